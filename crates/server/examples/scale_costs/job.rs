@@ -11,6 +11,8 @@ use stdx::Prng;
 /// Files of one caller in one directory, before it goes to the next one.
 const FILES: u64 = 200;
 const FILE: NewNode = NewNode { mode: 0o100_644, umask: 0o022, rdev: 0 };
+/// Files that a caller of `Few` makes.
+const FEW: u64 = 26;
 /// Files of its own that a caller of `Mixed` keeps before it removes one.
 const KEPT: u64 = 16;
 
@@ -26,6 +28,10 @@ pub(crate) enum Job {
     Lookup,
     Open,
     Unlink,
+    /// Look up any.
+    Any,
+    /// A few files in each directory.
+    Few,
     /// Create, write 4 KiB, close.
     Mdtest,
     /// Look up any, open, close.
@@ -123,7 +129,8 @@ impl Work {
         let each = self.files.div_ceil(self.callers.len() as u64).max(1);
         let own = self.callers[caller];
         let number = caller as u64 * each + own.next;
-        if own.next >= each || number >= self.files {
+        let most = if self.job == Job::Few { FEW.min(each) } else { each };
+        if own.next >= most || number >= self.files {
             return None;
         }
         self.callers[caller].next += 1;
@@ -143,6 +150,14 @@ impl Work {
             Job::Lookup => Request::Lookup { parent, name },
             Job::Open => Request::Open { node, flags: 0 },
             Job::Unlink => Request::Unlink { parent, name },
+            Job::Any => {
+                let (dir, name) = self.any_place();
+                Request::Lookup { parent: dir.node, name }
+            }
+            Job::Few => {
+                let (dir, name) = self.own_place(caller, own.next);
+                Request::MkNod { parent: dir.node, name, new: FILE }
+            }
             Job::Mdtest => {
                 self.callers[caller].at = At::Making;
                 Request::Create { parent, name, new: FILE, flags }

@@ -12,6 +12,7 @@ use proto::reply::Reply;
 use proto::request::{NewNode, Request};
 use proto::{Ino, Name, NodeRef};
 use std::error::Error;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -29,6 +30,10 @@ const HALVES: f64 = 2.0;
 /// Not a server's: told beside the file.
 const CLIENT_BATCH: &str = "# client-batch-ns";
 const CLIENT_MESSAGE: &str = "# client-message-ns";
+/// Nor is what a disk takes.
+const SYNC: &str = "# sync-ns";
+const SYNC_BYTES: usize = 16 << 10;
+const SYNCS: u64 = 500;
 
 /// Costs of what no phase does, and what they are taken to be.
 const TAKEN: [(&str, &str); 5] = [
@@ -110,13 +115,25 @@ impl Bench {
 }
 
 impl Bench {
-    /// Everything goes to the store: what that takes of CPU, and how many records there were.
-    pub(crate) fn settle(&mut self) -> Result<(f64, f64), Failed> {
+    /// Everything goes to the store: what that takes.
+    pub(crate) fn settle(&mut self) -> Result<Settled, Failed> {
         let before = self.served.done()?;
         self.served.settle(&self.links)?;
         let after = self.served.done()?;
-        Ok(((after.cpu_ns - before.cpu_ns) as f64, before.dirty.max(1) as f64))
+        Ok(Settled {
+            cpu_ns: (after.cpu_ns - before.cpu_ns) as f64,
+            records: before.dirty.max(1) as f64,
+            batches: (after.batches - before.batches) as f64,
+        })
     }
+}
+
+/// What went to the store.
+pub(crate) struct Settled {
+    cpu_ns: f64,
+    records: f64,
+    /// Parts of directories.
+    batches: f64,
 }
 
 fn of_threads(before: &Done, after: &Done) -> Vec<(String, f64)> {
@@ -152,83 +169,183 @@ pub(crate) fn empty(dir: PathBuf) -> Result<PathBuf, Failed> {
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }
-    std::fs::create_dir_all(&dir)?;
+    std::fs::create_dir_all(dir.join("fs"))?;
     Ok(dir)
 }
 
-/// The costs of one round by name.
-fn round(dir: &Path, cpu: &str, number: u32) -> Result<Vec<(&'static str, f64)>, Failed> {
-    let dir = empty(dir.join(format!("costs.{number}")))?;
-    let mut costs = Vec::new();
-    let served = Served::start(&dir, cpu, 4096, 1024, "keyed", 1)?;
+type Costs = Vec<(&'static str, f64)>;
+
+/// What turns of connections, commits and requests cost that ask no store; and the clients.
+struct Basics {
+    turn: f64,
+    commit: f64,
+}
+
+impl Basics {
+    /// Of a phase of changes. A commit's own turn lets go of the answers: one write for each session that waits.
+    fn turns(&self, phase: &Phase, hosts: usize) -> f64 {
+        turns_of(phase, hosts) * self.turn
+    }
+
+    /// What its requests cost by themselves.
+    fn own(&self, phase: &Phase) -> f64 {
+        phase.cpu_ns - self.turns(phase, WIDE.0) - phase.commits * self.commit
+    }
+
+    /// What is left of a phase of lookups in a server that has nothing cached: answers of the store come in turns of their own.
+    fn loading(&self, phase: &Phase, lookup: f64, reads: f64) -> (f64, f64, f64) {
+        let left = phase.cpu_ns - reads * self.turn - phase.operations * lookup;
+        (phase.loads, (phase.turns - reads).max(1.0), left)
+    }
+}
+
+/// Both halves of a turn are one.
+fn turns_of(phase: &Phase, hosts: usize) -> f64 {
+    let reads = (phase.turns - phase.commits).max(0.0);
+    let writes = phase.operations.min(phase.commits * hosts as f64);
+    (reads + writes) / HALVES
+}
+
+/// Sessions of the server with the directories that others had.
+fn reopen(served: Served, works: Vec<Work>) -> Result<Bench, Failed> {
+    let mut bench = Bench { served, links: Vec::new() };
+    for work in works {
+        let link = bench.served.connect()?;
+        link.prepare(work);
+        bench.links.push(link);
+    }
+    Ok(bench)
+}
+
+impl Bench {
+    /// The server goes on without sessions.
+    fn part(mut self) -> (Served, Vec<Work>) {
+        let works = self.links.drain(..).map(|link| link.take_work()).collect();
+        (self.served, works)
+    }
+
+    /// Another server takes over, with nothing cached.
+    fn restart(self, dir: &Path, cpu: &str, cache_mib: u64) -> Result<Self, Failed> {
+        let (served, works) = self.part();
+        served.stop()?;
+        reopen(Served::start(dir, cpu, cache_mib, 1024, "keyed", 1)?, works)
+    }
+}
+
+/// Turns, commits, the simplest requests, the clients. Leaves the sessions of few requests each, and their work for later.
+fn basics(dir: &Path, cpu: &str, costs: &mut Costs) -> Result<(Bench, Vec<Work>, Basics), Failed> {
+    let served = Served::start(dir, cpu, 4096, 1024, "keyed", 1)?;
     let mut wide = Bench::start(served, WIDE.0, "w", FILES / WIDE.0 as u64, 400)?;
     let made_wide = wide.phase(Job::MkNod, WIDE.1)?;
     let got_wide = wide.phase(Job::GetAttr, WIDE.1)?;
     // Their leases end meanwhile.
-    let works: Vec<Work> = wide.links.drain(..).map(|link| link.take_work()).collect();
-    let mut narrow = Bench::start(wide.served, NARROW.0, "n", NARROW_FILES / NARROW.0 as u64, 25)?;
+    let (served, works) = wide.part();
+    let mut narrow = Bench::start(served, NARROW.0, "n", NARROW_FILES / NARROW.0 as u64, 25)?;
     let made_narrow = narrow.phase(Job::MkNod, NARROW.1)?;
     let got_narrow = narrow.phase(Job::GetAttr, NARROW.1)?;
-    drop(narrow.links);
-    let mut wide = Bench { served: narrow.served, links: Vec::new() };
-    for work in works {
-        let link = wide.served.connect()?;
-        link.prepare(work);
-        wide.links.push(link);
-    }
+    let (served, narrow) = narrow.part();
     let of = |phase: &Phase| (phase.turns, phase.operations, phase.cpu_ns);
     let (turn, getattr) = solve(of(&got_narrow), of(&got_wide));
     costs.extend([("read", turn / HALVES), ("write", turn / HALVES), ("request.getattr", getattr)]);
-    // A commit's own turn lets go of the answers: one write for each session that waits.
-    let turns_of = |phase: &Phase, hosts: usize| {
-        let reads = (phase.turns - phase.commits).max(0.0);
-        let writes = phase.operations.min(phase.commits * hosts as f64);
-        (reads + writes) * turn / HALVES
+    let changes = |phase: &Phase, hosts| {
+        (phase.commits, phase.operations, phase.cpu_ns - turns_of(phase, hosts) * turn)
     };
-    let changes =
-        |phase: &Phase, hosts| (phase.commits, phase.operations, phase.cpu_ns - turns_of(phase, hosts));
     let (commit, mknod) = solve(changes(&made_narrow, NARROW.0), changes(&made_wide, WIDE.0));
     costs.extend([("commit", commit), ("request.mknod", mknod)]);
     // Of a getattr each turn of the server is answered by one of the client's.
     let of = |phase: &Phase| (phase.turns, phase.operations, phase.load_ns);
     let (batch, message) = solve(of(&got_narrow), of(&got_wide));
     costs.extend([(CLIENT_BATCH, batch), (CLIENT_MESSAGE, message)]);
-    let looks =
-        [("request.lookup", Job::Lookup), ("request.open", Job::Open), ("request.release", Job::Release)];
-    for (name, job) in looks {
-        let phase = wide.phase(job, WIDE.1)?;
-        costs.push((name, (phase.cpu_ns - phase.turns * turn) / phase.operations));
-    }
+    Ok((reopen(served, works)?, narrow, Basics { turn, commit }))
+}
+
+/// Records that go to the store: many of each directory, and few. Answers the cost of one, and of a directory's part.
+fn storing(wide: &mut Bench, costs: &mut Costs) -> Result<impl Fn(&Settled) -> f64 + use<>, Failed> {
+    let many = wide.settle()?;
+    wide.phase(Job::Few, WIDE.1)?;
+    let few = wide.settle()?;
+    let of = |settled: &Settled| (settled.records, settled.batches, settled.cpu_ns);
+    let (record, batch) = solve(of(&many), of(&few));
+    costs.extend([("record", record), ("batch", batch)]);
+    Ok(move |settled: &Settled| settled.records * record + settled.batches * batch)
+}
+
+/// What a server does that has nothing cached, and one whose cache is full.
+fn loading(
+    wide: Bench,
+    narrow: Vec<Work>,
+    place: (&Path, &str),
+    basics: &Basics,
+    costs: &mut Costs,
+) -> Result<Bench, Failed> {
+    let (dir, cpu) = place;
     let lookup = costs.iter().find(|(name, _)| *name == "request.lookup").map_or(0.0, |(_, cost)| *cost);
-    let (settling, records) = wide.settle()?;
-    let record = settling / records;
-    costs.push(("record", record));
+    // Answers come with what was read, and lead to the next requests: a connection is read as often as the store answers.
+    let often = |phase: &Phase| phase.turns / 2.0;
+    let mut wide = wide.restart(dir, cpu, 4096)?;
+    let cold = wide.phase(Job::Any, WIDE.1)?;
+    let (served, works) = wide.part();
+    let mut few = reopen(served, narrow)?;
+    let cold_narrow = few.phase(Job::Any, NARROW.1)?;
+    let (served, _) = few.part();
+    let (load, batch) = solve(
+        basics.loading(&cold, lookup, often(&cold)),
+        basics.loading(&cold_narrow, lookup, cold_narrow.operations),
+    );
+    costs.extend([("load", load), ("load_batch", batch)]);
+    let mut full = reopen(served, works)?.restart(dir, cpu, 4)?;
+    let pushed = full.phase(Job::Any, WIDE.1)?;
+    let (loads, batches, left) = basics.loading(&pushed, lookup, often(&pushed));
+    costs.push(("evict", (left - loads * load - batches * batch) / loads));
+    full.restart(dir, cpu, 4096)
+}
+
+/// The costs of one round by name.
+fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
+    let dir = empty(dir.join(format!("costs.{number}")))?;
+    let mut costs = vec![(SYNC, sync_ns(&dir)?)];
+    let (mut wide, narrow, basics) = basics(&dir.join("fs"), cpu, &mut costs)?;
+    let stored = storing(&mut wide, &mut costs)?;
     wide.phase(Job::Unlink, WIDE.1)?;
     wide.settle()?;
-    let own = |phase: &Phase| phase.cpu_ns - turns_of(phase, WIDE.0) - phase.commits * commit;
     let created = wide.phase(Job::Create, WIDE.1)?;
-    costs.push(("request.create", own(&created) / created.operations));
+    costs.push(("request.create", basics.own(&created) / created.operations));
     let wrote = wide.phase(Job::Write, WIDE.1)?;
+    let looks =
+        [("request.release", Job::Release), ("request.lookup", Job::Lookup), ("request.open", Job::Open)];
+    for (name, job) in looks {
+        let phase = wide.phase(job, WIDE.1)?;
+        costs.push((name, (phase.cpu_ns - phase.turns * basics.turn) / phase.operations));
+    }
     wide.phase(Job::Release, WIDE.1)?;
     // What is done later for each request's sake is its own: file data goes to its files.
-    let (settling, records) = wide.settle()?;
-    costs.push(("request.write", (own(&wrote) + settling - records * record) / wrote.operations));
-    wide.served.admin("cache drop")?;
-    while wide.served.admin("perf dump")?["mds_mem"]["ino"].as_u64().unwrap_or(0) > FILES / 10 {
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
-    let cold = wide.phase(Job::Lookup, WIDE.1)?;
-    // Answers of the store come in turns of their own, some at once.
-    let read_turns = cold.turns.min(cold.operations / WIDE.1 as f64);
-    let loading = cold.cpu_ns - read_turns * turn - cold.operations * lookup;
-    costs.push(("load", loading / cold.loads.max(1.0)));
+    let settled = wide.settle()?;
+    costs
+        .push(("request.write", (basics.own(&wrote) + settled.cpu_ns - stored(&settled)) / wrote.operations));
+    let mut wide = loading(wide, narrow, (&dir.join("fs"), cpu), &basics, &mut costs)?;
+    wide.phase(Job::Lookup, WIDE.1)?;
     let unlinked = wide.phase(Job::Unlink, WIDE.1)?;
-    let (settling, records) = wide.settle()?;
-    costs.push(("request.unlink", (own(&unlinked) + settling - records * record) / unlinked.operations));
+    let settled = wide.settle()?;
+    let later = settled.cpu_ns - stored(&settled);
+    costs.push(("request.unlink", (basics.own(&unlinked) + later) / unlinked.operations));
     drop(wide.links);
     wide.served.stop()?;
     std::fs::remove_dir_all(&dir)?;
     Ok(costs)
+}
+
+/// What a small write and its sync take on the disk.
+fn sync_ns(dir: &Path) -> Result<f64, Failed> {
+    let file = std::fs::File::create(dir.join("sync"))?;
+    let bytes = [7; SYNC_BYTES];
+    (0..SYNCS).try_for_each(|at| file.write_all_at(&bytes, at * SYNC_BYTES as u64))?;
+    file.sync_all()?;
+    let begin = Instant::now();
+    for at in 0..SYNCS {
+        file.write_all_at(&bytes, at * SYNC_BYTES as u64)?;
+        file.sync_data()?;
+    }
+    Ok(begin.elapsed().as_nanos() as f64 / SYNCS as f64)
 }
 
 /// Prints the cost file: of each cost the median of the rounds.

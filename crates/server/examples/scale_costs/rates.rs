@@ -45,6 +45,7 @@ pub(crate) fn rates(
     files: u64,
 ) -> Result<(), Failed> {
     let dir = empty(dir.join("rates"))?;
+    let folder = dir.join("fs");
     let dirs = files.div_ceil(200).max(tasks as u64);
     println!("{HEAD}");
     // Memory, how directories are loaded, and what is done with them.
@@ -55,7 +56,7 @@ pub(crate) fn rates(
         (1024, "auto", &[("warm", Job::Lookup), ("remove", Job::Unlink)]),
     ];
     for (cache_mib, prefetch, jobs) in lives {
-        let served = Served::start(&dir, cpus, cache_mib, 16, prefetch, ranks)?;
+        let served = Served::start(&folder, cpus, cache_mib, 16, prefetch, ranks)?;
         let mut bench = Bench::start(served, hosts, "r", files, dirs)?;
         for (name, job) in jobs {
             let phase = bench.phase(*job, tasks)?;
