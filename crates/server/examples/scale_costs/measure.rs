@@ -306,8 +306,11 @@ fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
     let mut costs = vec![(SYNC, sync_ns(&dir)?)];
     let (mut wide, narrow, basics) = basics(&dir.join("fs"), cpu, &mut costs)?;
     let stored = storing(&mut wide, &mut costs)?;
-    wide.phase(Job::Unlink, WIDE.1)?;
-    wide.settle()?;
+    let (served, _) = wide.part();
+    served.stop()?;
+    // As where files are made that are used: by a server that has just made their directories.
+    let served = Served::start(&dir.join("fs"), cpu, 4096, 1024, "keyed", 1)?;
+    let mut wide = Bench::start(served, WIDE.0, "f", FILES / WIDE.0 as u64, 400)?;
     let created = wide.phase(Job::Create, WIDE.1)?;
     costs.push(("request.create", basics.own(&created) / created.operations));
     let wrote = wide.phase(Job::Write, WIDE.1)?;

@@ -46,7 +46,7 @@ struct Caller {
 }
 
 /// Leaves of each task that are visited before the first phase, and how a caller's first file moves on from that of the one before.
-const VISITED: u64 = 4;
+const VISITED: u64 = 8;
 const APART: u64 = 73;
 
 /// The script.
