@@ -14,6 +14,7 @@ use proto::{Ino, Name, NodeRef};
 use std::error::Error;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub(crate) type Failed = Box<dyn Error>;
@@ -225,10 +226,11 @@ impl Bench {
     }
 
     /// Another server takes over, with nothing cached.
-    fn restart(self, dir: &Path, cpu: &str, cache_mib: u64) -> Result<Self, Failed> {
+    fn restart(self, place: (&Path, &str), cache_mib: u64, prefetch: &str) -> Result<Self, Failed> {
+        let (dir, cpu) = place;
         let (served, works) = self.part();
         served.stop()?;
-        reopen(Served::start(dir, cpu, cache_mib, 1024, "keyed", 1)?, works)
+        reopen(Served::start(dir, cpu, cache_mib, 1024, prefetch, 1)?, works)
     }
 }
 
@@ -243,10 +245,18 @@ fn basics(dir: &Path, cpu: &str, costs: &mut Costs) -> Result<(Bench, Vec<Work>,
     let mut narrow = Bench::start(served, NARROW.0, "n", NARROW_FILES / NARROW.0 as u64, 25)?;
     let made_narrow = narrow.phase(Job::MkNod, NARROW.1)?;
     let got_narrow = narrow.phase(Job::GetAttr, NARROW.1)?;
-    let (served, narrow) = narrow.part();
     let of = |phase: &Phase| (phase.turns, phase.operations, phase.cpu_ns);
     let (turn, getattr) = solve(of(&got_narrow), of(&got_wide));
     costs.extend([("read", turn / HALVES), ("write", turn / HALVES), ("request.getattr", getattr)]);
+    // The same where the clients take turns with the server on its CPU.
+    let mine = cpus_of_this_process(cpu)?;
+    let shared_narrow = narrow.phase(Job::GetAttr, NARROW.1)?;
+    let (served, narrow) = narrow.part();
+    let mut wide = reopen(served, works)?;
+    let shared_wide = wide.phase(Job::GetAttr, WIDE.1)?;
+    cpus_of_this_process(&mine)?;
+    let (shared_turn, shared) = solve(of(&shared_narrow), of(&shared_wide));
+    costs.extend([("switch", shared_turn - turn), ("switch_message", shared - getattr)]);
     let changes = |phase: &Phase, hosts| {
         (phase.commits, phase.operations, phase.cpu_ns - turns_of(phase, hosts) * turn)
     };
@@ -256,7 +266,7 @@ fn basics(dir: &Path, cpu: &str, costs: &mut Costs) -> Result<(Bench, Vec<Work>,
     let of = |phase: &Phase| (phase.turns, phase.operations, phase.load_ns);
     let (batch, message) = solve(of(&got_narrow), of(&got_wide));
     costs.extend([(CLIENT_BATCH, batch), (CLIENT_MESSAGE, message)]);
-    Ok((reopen(served, works)?, narrow, Basics { turn, commit }))
+    Ok((wide, narrow, Basics { turn, commit }))
 }
 
 /// Records that go to the store: many of each directory, and few. Answers the cost of one, and of a directory's part.
@@ -270,7 +280,7 @@ fn storing(wide: &mut Bench, costs: &mut Costs) -> Result<impl Fn(&Settled) -> f
     Ok(move |settled: &Settled| settled.records * record + settled.batches * batch)
 }
 
-/// What a server does that has nothing cached, and one whose cache is full.
+/// What a server does whose cache is full, and one whose cache is not. Leaves one that has all of it.
 fn loading(
     wide: Bench,
     narrow: Vec<Work>,
@@ -278,26 +288,26 @@ fn loading(
     basics: &Basics,
     costs: &mut Costs,
 ) -> Result<Bench, Failed> {
-    let (dir, cpu) = place;
     let lookup = costs.iter().find(|(name, _)| *name == "request.lookup").map_or(0.0, |(_, cost)| *cost);
     // Answers come with what was read, and lead to the next requests: a connection is read as often as the store answers.
     let often = |phase: &Phase| phase.turns / 2.0;
-    let mut wide = wide.restart(dir, cpu, 4096)?;
-    let cold = wide.phase(Job::Any, WIDE.1)?;
-    let (served, works) = wide.part();
+    let mut full = wide.restart(place, 4, "keyed")?;
+    let many = full.phase(Job::Any, WIDE.1)?;
+    let (served, works) = full.part();
     let mut few = reopen(served, narrow)?;
-    let cold_narrow = few.phase(Job::Any, NARROW.1)?;
+    let one = few.phase(Job::Any, NARROW.1)?;
     let (served, _) = few.part();
-    let (load, batch) = solve(
-        basics.loading(&cold, lookup, often(&cold)),
-        basics.loading(&cold_narrow, lookup, cold_narrow.operations),
-    );
+    let (load, batch) =
+        solve(basics.loading(&many, lookup, often(&many)), basics.loading(&one, lookup, one.operations));
     costs.extend([("load", load), ("load_batch", batch)]);
-    let mut full = reopen(served, works)?.restart(dir, cpu, 4)?;
-    let pushed = full.phase(Job::Any, WIDE.1)?;
-    let (loads, batches, left) = basics.loading(&pushed, lookup, often(&pushed));
-    costs.push(("evict", (left - loads * load - batches * batch) / loads));
-    full.restart(dir, cpu, 4096)
+    let mut empty = reopen(served, works)?.restart(place, 4096, "keyed")?;
+    let grown = empty.phase(Job::Any, WIDE.1)?;
+    let (loads, batches, left) = basics.loading(&grown, lookup, often(&grown));
+    costs.push(("grow", (left - loads * load - batches * batch) / loads));
+    // In memory names are in their directories' order, not in that of who asks.
+    let mut warm = empty.restart(place, 4096, "auto")?;
+    warm.phase(Job::Lookup, WIDE.1)?;
+    Ok(warm)
 }
 
 /// The costs of one round by name.
@@ -314,19 +324,20 @@ fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
     let created = wide.phase(Job::Create, WIDE.1)?;
     costs.push(("request.create", basics.own(&created) / created.operations));
     let wrote = wide.phase(Job::Write, WIDE.1)?;
-    let looks =
-        [("request.release", Job::Release), ("request.lookup", Job::Lookup), ("request.open", Job::Open)];
-    for (name, job) in looks {
+    let mut look = |wide: &mut Bench, name: &'static str, job| -> Result<(), Failed> {
         let phase = wide.phase(job, WIDE.1)?;
         costs.push((name, (phase.cpu_ns - phase.turns * basics.turn) / phase.operations));
-    }
-    wide.phase(Job::Release, WIDE.1)?;
+        Ok(())
+    };
+    look(&mut wide, "request.release", Job::Release)?;
     // What is done later for each request's sake is its own: file data goes to its files.
     let settled = wide.settle()?;
-    costs
-        .push(("request.write", (basics.own(&wrote) + settled.cpu_ns - stored(&settled)) / wrote.operations));
+    look(&mut wide, "request.lookup", Job::Lookup)?;
+    look(&mut wide, "request.open", Job::Open)?;
+    wide.phase(Job::Release, WIDE.1)?;
+    let later = settled.cpu_ns - stored(&settled);
+    costs.push(("request.write", (basics.own(&wrote) + later) / wrote.operations));
     let mut wide = loading(wide, narrow, (&dir.join("fs"), cpu), &basics, &mut costs)?;
-    wide.phase(Job::Lookup, WIDE.1)?;
     let unlinked = wide.phase(Job::Unlink, WIDE.1)?;
     let settled = wide.settle()?;
     let later = settled.cpu_ns - stored(&settled);
@@ -337,18 +348,33 @@ fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
     Ok(costs)
 }
 
+/// All threads of this process run there from now on. Answers where they ran before.
+fn cpus_of_this_process(cpus: &str) -> Result<String, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let before = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let pid = std::process::id().to_string();
+    let moved = Command::new("taskset").args(["-apc", cpus, &pid]).stdout(Stdio::null()).status()?;
+    if !moved.success() {
+        return Err(format!("taskset: {moved}").into());
+    }
+    Ok(before.ok_or("no CPUs")?.trim().to_owned())
+}
+
 /// What a small write and its sync take on the disk.
 fn sync_ns(dir: &Path) -> Result<f64, Failed> {
     let file = std::fs::File::create(dir.join("sync"))?;
     let bytes = [7; SYNC_BYTES];
     (0..SYNCS).try_for_each(|at| file.write_all_at(&bytes, at * SYNC_BYTES as u64))?;
     file.sync_all()?;
-    let begin = Instant::now();
+    let mut took = Vec::new();
     for at in 0..SYNCS {
+        let begin = Instant::now();
         file.write_all_at(&bytes, at * SYNC_BYTES as u64)?;
         file.sync_data()?;
+        took.push(begin.elapsed().as_nanos() as f64);
     }
-    Ok(begin.elapsed().as_nanos() as f64 / SYNCS as f64)
+    took.sort_by(f64::total_cmp);
+    Ok(took[took.len() / 2])
 }
 
 /// Prints the cost file: of each cost the median of the rounds.

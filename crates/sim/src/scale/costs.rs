@@ -13,7 +13,7 @@ use proto::storeio::{Loaded, StoreBatch};
 const MEASURED: &str = include_str!("../../../../bench/scale/costs.txt");
 
 /// Names of costs that are not those of a kind of request, in the order of `Costs::other`.
-const OTHER: [&str; 13] = [
+const OTHER: [&str; 15] = [
     "read",
     "write",
     "request.other",
@@ -22,7 +22,9 @@ const OTHER: [&str; 13] = [
     "load",
     "load_entry",
     "load_batch",
-    "evict",
+    "grow",
+    "switch",
+    "switch_message",
     "record",
     "batch",
     "tick",
@@ -48,7 +50,9 @@ enum At {
     Load,
     LoadEntry,
     LoadBatch,
-    Evict,
+    Grow,
+    Switch,
+    SwitchMessage,
     Record,
     Batch,
     Tick,
@@ -125,12 +129,18 @@ impl Costs {
         self.of(At::LoadBatch)
     }
 
-    /// What comes into a full cache takes the place of something.
-    pub(super) fn evict(&self, input: &Input) -> u64 {
+    /// What comes into a cache that is not full takes memory that nothing had before.
+    pub(super) fn grow(&self, input: &Input) -> u64 {
         match input {
-            Input::Loaded { results, .. } => self.of(At::Evict) * results.len() as u64,
+            Input::Loaded { results, .. } => self.of(At::Grow) * results.len() as u64,
             _ => 0,
         }
+    }
+
+    /// What a rank loses to clients that have had its CPU meanwhile and read so many messages: the way back, and what was in the CPU's
+    /// caches.
+    pub(super) const fn switched(&self, messages: usize) -> u64 {
+        self.of(At::Switch) + self.of(At::SwitchMessage) * messages as u64
     }
 
     /// What the rank is told, and all that it does about it.

@@ -238,8 +238,7 @@ impl Seat {
     pub(super) fn turn(&mut self, now: u64, costs: &Costs, client: ClientCosts) -> (u64, Vec<Effect>) {
         let mut at = now;
         match self.ready.pop_front() {
-            // Not the rank's time.
-            Some(Work::Client(conn)) => return self.client_reads(conn, now, client),
+            Some(Work::Client(conn)) => return self.client_reads(conn, now, costs, client),
             Some(Work::Journal) => {
                 at += costs.commit_begins();
                 let group = self.journal.take();
@@ -248,8 +247,8 @@ impl Seat {
             Some(Work::Loaded(answers)) => {
                 at += costs.load_batch();
                 for answer in answers {
-                    if self.cache_is_full() {
-                        at += costs.evict(&answer);
+                    if !self.cache_is_full() {
+                        at += costs.grow(&answer);
                     }
                     self.step(answer, &mut at, costs);
                 }
@@ -289,10 +288,19 @@ impl Seat {
         self.rank.status().cache_bytes > limit - limit / 8
     }
 
-    fn client_reads(&mut self, conn: ConnId, now: u64, client: ClientCosts) -> (u64, Vec<Effect>) {
+    /// Of this time only what the rank loses by it is its own.
+    fn client_reads(
+        &mut self,
+        conn: ConnId,
+        now: u64,
+        costs: &Costs,
+        client: ClientCosts,
+    ) -> (u64, Vec<Effect>) {
         let known = &mut self.conns[conn.0 as usize - 1];
         let messages = std::mem::take(&mut known.unread);
-        let end = now + client.of(messages.len());
+        let lost = costs.switched(messages.len());
+        self.did.busy_ns += lost;
+        let end = now + client.of(messages.len()) + lost;
         match known.far {
             Far::Host(host) => (end, vec![Effect::Heard { host, messages }]),
             Far::Rank(_) => (end, Vec::new()),

@@ -6,7 +6,7 @@ use super::*;
 use stdx::time::MS;
 
 /// A rank that is busy with requests, not with connections: what is said together matters little.
-const COSTS: &str = "read 300\nwrite 300\nrequest.other 10000\nmessage 1000\ncommit 10000\nload 5000\nload_entry 500\nrecord 1000\nbatch 1000\nload_batch 1000\nevict 500\n\
+const COSTS: &str = "read 300\nwrite 300\nrequest.other 10000\nmessage 1000\ncommit 10000\nload 5000\nload_entry 500\nrecord 1000\nbatch 1000\nload_batch 1000\ngrow 500\nswitch 1000\nswitch_message 100\n\
                      tick 500\nrank_message 1000\n";
 
 fn small(workload: Workload, ranks: u16) -> Settings {
