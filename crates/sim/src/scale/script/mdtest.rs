@@ -153,7 +153,10 @@ impl Script for Mdtest {
                 self.callers[caller as usize].made += 1;
                 (At::Nothing, None)
             }
-            At::Visiting => { eprintln!("V {outcome:?}"); (At::Nothing, None) }
+            At::Visiting => {
+                eprintln!("V {outcome:?}");
+                (At::Nothing, None)
+            }
             At::Looking | At::Removing => {
                 good(outcome)?;
                 self.callers[caller as usize].next += 1;
