@@ -84,7 +84,8 @@ impl Mdtest {
         let (leaf, parent, name) = self.place(ground, caller, nth.saturating_sub(1) * FILES + FILES * LEAVES);
         let request = match nth {
             0 => Request::MkNod { parent, name, new: FILE },
-            // So that the rank knows that there are no names, as of a directory that it has just made.
+            // So that the directory is in memory; not all of it counts as known, as in one that was just made: some names are looked for
+            // in the store before they are made.
             _ => Request::ReadDir { dir: parent, after: 0, attrs: false, bytes_max: 4096 },
         };
         Some(ground.ask(leaf, request))
@@ -153,10 +154,7 @@ impl Script for Mdtest {
                 self.callers[caller as usize].made += 1;
                 (At::Nothing, None)
             }
-            At::Visiting => {
-                eprintln!("V {outcome:?}");
-                (At::Nothing, None)
-            }
+            At::Visiting => (At::Nothing, None),
             At::Looking | At::Removing => {
                 good(outcome)?;
                 self.callers[caller as usize].next += 1;
