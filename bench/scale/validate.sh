@@ -14,7 +14,7 @@ cargo build --release -q -p sim
 mkdir -p "$DISK"
 work=$(mktemp -d "$DISK/scale.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-taskset -c "$LOAD_CPU" "$CARGO_TARGET_DIR/release/examples/scale_costs" rates "$work" "$CPU" "$HOSTS" "$TASKS" "$FILES" | tee "$work/rates"
+taskset -c "$LOAD_CPU" "$CARGO_TARGET_DIR/release/examples/scale_costs" rates "$work" "$CPU" "$HOSTS" "$TASKS" "$FILES" | tee "$work/measured"
 
 # client NAME: what a comment of the cost file says.
 client() {
@@ -24,7 +24,7 @@ client() {
 predict() {
     local phase=$1 workload=$2 commit
     shift 2
-    commit=$(awk -v phase="$phase" '$1 == phase { print ($9 > 20000) ? 200 : $9 }' "$work/rates")
+    commit=$(awk -v phase="$phase" '$1 == phase { print ($9 > 20000) ? 200 : $9 }' "$work/measured")
     "$CARGO_TARGET_DIR/release/sim" scale --costs "$COSTS" --ranks 1 --workload "$workload" --hosts "$HOSTS" --tasks $((HOSTS * TASKS)) \
         --network-us 10 --journal-us "$commit" --journal-mib 16 --client-cpus one --client-batch-ns "$(client client-batch-ns)" \
         --client-message-ns "$(client client-message-ns)" "$@" 2>/dev/null | awk -v phase="$phase" '$1 == phase { print phase, $6 }' >>"$work/predicted"
@@ -37,4 +37,4 @@ predict mixed mixed --seconds 1 $small
 predict remove mdtest --seconds 2
 printf '\n%-8s %12s %12s %8s\n' phase measured predicted off
 awk 'NR == FNR { measured[$1] = $4; next } { printf "%-8s %12.0f %12.0f %+7.0f%%\n", $1, measured[$1], $2, ($2 / measured[$1] - 1) * 100 }' \
-    "$work/rates" "$work/predicted"
+    "$work/measured" "$work/predicted"
