@@ -62,8 +62,15 @@ pub enum ClientMsg {
     /// What was granted of these is not in use: the rank may recall it.
     Idle { list: Vec<Ino> },
     /// First message of a rank to another: this life of `from` keeps nothing that `to` told it before. `map_version`: of its cluster
-    /// map.
-    RankHello { protocol: u16, from: RankId, incarnation: Incarnation, to: RankId, map_version: u64 },
+    /// map. `settled`: nor does any client keep anything that `from` granted by that.
+    RankHello {
+        protocol: u16,
+        from: RankId,
+        incarnation: Incarnation,
+        to: RankId,
+        map_version: u64,
+        settled: bool,
+    },
     /// The client has a cluster map of this version, or none (0): it is to be told the newest, if that is another.
     WantMap { have: u64 },
     /// From here on it asks to be granted something of no more inodes than so many; 0: as many as the rank likes.
@@ -304,8 +311,9 @@ impl ClientMsg {
                     w.u64(ino.0);
                 }
             }
-            Self::RankHello { protocol, from, incarnation, to, map_version } => {
+            Self::RankHello { protocol, from, incarnation, to, map_version, settled } => {
                 w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0).u64(*map_version);
+                w.bool(*settled);
             }
             Self::WantMap { have } => {
                 w.u8(70).u64(*have);
@@ -385,6 +393,7 @@ impl ClientMsg {
                 incarnation: Incarnation(r.u64()?),
                 to: RankId(r.u16()?),
                 map_version: r.u64()?,
+                settled: r.bool()?,
             },
             70 => Self::WantMap { have: r.u64()? },
             71 => Self::CapsMax { caps_max: r.u32()? },
