@@ -244,6 +244,18 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 const HOST_BYTES_MAX: usize = 255;
 const MOUNT_BYTES_MAX: usize = 4_096;
 
+/// The rest of a RankHello.
+fn rank_hello(r: &mut Reader<'_>) -> Result<ClientMsg, DecodeError> {
+    Ok(ClientMsg::RankHello {
+        protocol: r.u16()?,
+        from: RankId(r.u16()?),
+        incarnation: Incarnation(r.u64()?),
+        to: RankId(r.u16()?),
+        map_version: r.u64()?,
+        settled: r.bool()?,
+    })
+}
+
 fn text(r: &mut Reader<'_>, bytes_max: usize) -> Result<String, DecodeError> {
     String::from_utf8(r.bytes(bytes_max)?.to_vec()).map_err(|_| DecodeError::Invalid { what: "text" })
 }
@@ -276,9 +288,7 @@ impl ClientMsg {
             Self::Reclaim { node, count, writes, locks } => {
                 node.encode(w.u8(5));
                 w.u32(*count).bool(*writes).u32(locks.len() as u32);
-                for lock in locks {
-                    lock.encode(w);
-                }
+                locks.iter().for_each(|lock| lock.encode(w));
             }
             Self::Reclaimed => {
                 w.u8(6);
@@ -312,8 +322,8 @@ impl ClientMsg {
                 }
             }
             Self::RankHello { protocol, from, incarnation, to, map_version, settled } => {
-                w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0).u64(*map_version);
-                w.bool(*settled);
+                let w = w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0);
+                w.u64(*map_version).bool(*settled);
             }
             Self::WantMap { have } => {
                 w.u8(70).u64(*have);
@@ -387,14 +397,7 @@ impl ClientMsg {
                     list: (0..count).map(|_| Ok(Ino(r.u64()?))).collect::<Result<_, DecodeError>>()?,
                 }
             }
-            69 => Self::RankHello {
-                protocol: r.u16()?,
-                from: RankId(r.u16()?),
-                incarnation: Incarnation(r.u64()?),
-                to: RankId(r.u16()?),
-                map_version: r.u64()?,
-                settled: r.bool()?,
-            },
+            69 => rank_hello(&mut r)?,
             70 => Self::WantMap { have: r.u64()? },
             71 => Self::CapsMax { caps_max: r.u32()? },
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),
