@@ -192,10 +192,15 @@ impl Rank {
     }
 
     fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
+        let is_dir = FileKind::of_mode(attr.mode) == Some(FileKind::Directory);
+        let lends = is_dir && !self.view.territory.is_whole() && self.view.is_boundary(attr.ino);
+        if lends && !self.may_lend(session, attr.ino) {
+            return Bits::NONE;
+        }
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
-            || !(view.territory.is_whole() || view.may_promise(attr.ino))
+            || !(view.territory.is_whole() || view.may_lend(attr.ino))
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)
@@ -224,6 +229,9 @@ impl Rank {
         }
         if !bits.is_empty() {
             view.book.grant(slot, attr.ino, bits, now);
+            if lends {
+                self.lends(attr.ino);
+            }
         }
         bits
     }
@@ -241,6 +249,9 @@ impl Rank {
         }
         if !self.view.book.outbox.is_empty() || !self.view.book.woken.is_empty() {
             self.tell_caps(out);
+        }
+        if self.lent.is_busy() {
+            self.lent_turn(out);
         }
     }
 
@@ -369,6 +380,7 @@ impl Rank {
 
     /// What sessions that are not there were granted has run out.
     pub(crate) fn fade(&mut self, now: Now, out: &mut Outbox<Output>) {
+        self.lent_tick(now.mono);
         if self.sessions.former_end.is_some_and(|end| end <= now.mono) {
             self.sessions.former_end = None;
             self.sessions.former.clear();

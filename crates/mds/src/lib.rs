@@ -29,6 +29,7 @@ mod holders;
 pub mod input;
 mod journal;
 mod leave;
+mod lent;
 mod load;
 mod locks;
 mod meter;

@@ -224,6 +224,9 @@ impl Rank {
     }
 
     fn greet(&mut self, rank: RankId, out: &mut Outbox<Output>) {
+        if self.lent.is_unsettled(rank) {
+            return;
+        }
         self.peers.links.insert(rank, Link::Greeting);
         let config = &self.view.config;
         let message = ClientMsg::RankHello {
@@ -232,6 +235,7 @@ impl Rank {
             incarnation: config.incarnation,
             to: rank,
             map_version: self.view.territory.version(),
+            settled: self.sessions.former.is_empty() || stdx::mutant!("mds_lent_ends_with_life"),
         };
         out.push(Output::SendRank { rank, message });
     }
@@ -262,6 +266,7 @@ impl Rank {
         if !stdx::mutant!("mds_totals_outlive_link") {
             self.view.totals.lost(rank);
         }
+        self.lent_lost(rank);
         self.peers.asks.values_mut().filter(|asking| asking.rank == rank).for_each(Asking::anew);
         self.greet_all(out);
     }
@@ -278,12 +283,16 @@ impl Rank {
                 self.told_elsewhere(now, (rank, tid), (owner, version), out)
             }
             ServerMsg::Recall { list } => {
-                let returned = list.iter().map(|recalled| {
+                let mut returned = Vec::new();
+                for recalled in &list {
                     self.recalled_by(rank, recalled.ino);
-                    recalled.returned(recalled.bits)
-                });
-                let message = ClientMsg::Returned { list: returned.collect() };
-                out.push(Output::SendRank { rank, message });
+                    if self.recalls_lent(rank, recalled) {
+                        returned.push(recalled.returned(recalled.bits));
+                    }
+                }
+                if !returned.is_empty() {
+                    out.push(Output::SendRank { rank, message: ClientMsg::Returned { list: returned } });
+                }
             }
             ServerMsg::Map { version, part, parts, bytes } => {
                 let gathered = self.peers.maps.entry(rank).or_default();
@@ -561,7 +570,7 @@ impl Rank {
         now: Now,
         conn: ConnId,
         (protocol, to, version): (u16, RankId, u64),
-        (from, incarnation): (RankId, Incarnation),
+        (from, incarnation, settled): (RankId, Incarnation, bool),
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get(&conn) else { return };
@@ -586,6 +595,9 @@ impl Rank {
             return self.refuse(conn, Errno::EAGAIN, "all session numbers are used up", out);
         };
         self.end_rank(now, from, out);
+        if settled {
+            self.rank_settled(from);
+        }
         if let Some(known) = self.sessions.conns.get_mut(&conn) {
             known.session = Some(id);
         }
@@ -595,16 +607,29 @@ impl Rank {
         (session.place, session.map_version) = (place, version);
         out.push(session.note(id, "opened"));
         self.sessions.insert(id, session);
-        self.heard(from);
+        self.heard(from, settled);
         self.welcome(id, false, out);
     }
 
-    /// A rank has greeted, or lives no more as it did: it keeps nothing from a former life of this one.
-    fn heard(&mut self, rank: RankId) {
-        if self.peers.unheard.remove(&rank).is_some() && self.peers.unheard.is_empty() {
-            let waiters = std::mem::take(&mut self.peers.unheard_waiters);
-            self.runnable.extend(waiters);
+    /// A rank has greeted, or lives no more as it did: it keeps nothing from a former life of this one. `settled`: nor do its clients.
+    fn heard(&mut self, rank: RankId, settled: bool) {
+        if self.peers.unheard.remove(&rank).is_some() {
+            if !settled {
+                self.fades_later(rank);
+            }
+            self.look_at_ranks_again();
         }
+    }
+
+    /// Who waits for other ranks looks whether there is still something to wait for.
+    pub(crate) fn look_at_ranks_again(&mut self) {
+        let waiters = std::mem::take(&mut self.peers.unheard_waiters);
+        self.runnable.extend(waiters);
+    }
+
+    /// Whether other ranks, or their clients, may keep what a former life of this one told.
+    pub(crate) fn awaits_ranks(&self) -> bool {
+        !self.peers.unheard.is_empty() || self.lent.fades()
     }
 
     /// The session of a rank ends, with all replicas it may keep.
@@ -613,6 +638,7 @@ impl Rank {
             session.rank.is_some_and(|(of, _)| of == rank).then_some((*id, session.conn))
         };
         for (id, conn) in self.sessions.map.iter().filter_map(of_rank).collect::<Vec<_>>() {
+            self.lingers(rank, id);
             self.end_session(now, id, out);
             if let Some(conn) = conn {
                 self.close_conn(conn, out);
@@ -645,7 +671,7 @@ impl Rank {
             .filter(|(rank, life)| over(**rank, **life))
             .map(|(rank, _)| *rank)
             .collect();
-        unheard.into_iter().for_each(|rank| self.heard(rank));
+        unheard.into_iter().for_each(|rank| self.heard(rank, false));
         self.release_of_absent(now, out);
         self.greet_all(out);
     }
@@ -796,7 +822,7 @@ impl Rank {
 
     /// Whether the planned transaction changes what ranks may keep that have not greeted this life of the rank.
     pub(crate) fn may_be_copied(&mut self) -> bool {
-        if self.peers.unheard.is_empty() {
+        if !self.awaits_ranks() {
             return false;
         }
         let needs = needs::of_transaction(&mut self.view);
@@ -804,10 +830,10 @@ impl Rank {
         inos.into_iter().any(|ino| self.is_copied(ino))
     }
 
-    /// Whether other ranks may keep a replica of an inode, or totals of a directory's content.
+    /// Whether ranks that are waited for may keep a replica of an inode, or they or their clients totals of a directory's content.
     pub(crate) fn is_copied(&mut self, ino: Ino) -> bool {
         let shown = self.view.is_shown_elsewhere(ino) && !stdx::mutant!("mds_totals_not_awaited");
-        shown || self.view.is_boundary(ino)
+        shown || (!self.peers.unheard.is_empty() && self.view.is_boundary(ino))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::hold::HoldQueue;
 use crate::input::Input;
 use crate::journal::Journal;
 use crate::leave::Leaving;
+use crate::lent::Lent;
 use crate::load::Loads;
 use crate::meter::Meter;
 use crate::moves::Moves;
@@ -136,6 +137,7 @@ pub struct Rank {
     pub(crate) warm: Warm,
     /// Other ranks.
     pub(crate) peers: Peers,
+    pub(crate) lent: Lent,
     pub(crate) news: News,
     pub(crate) moves: Moves,
     pub(crate) spreads: Spreads,
@@ -204,6 +206,7 @@ impl Rank {
             meter,
             warm: Warm::default(),
             peers: Peers::default(),
+            lent: Lent::default(),
             news: News::default(),
             moves: Moves::default(),
             spreads: Spreads::default(),
@@ -425,6 +428,7 @@ impl Machine for Rank {
             (!self.presenting.is_empty()).then_some(self.recovery_limit),
             self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
+            self.lent.due(),
             full,
             self.peers.due().filter(|_| serving),
             self.moves.due().filter(|_| serving),

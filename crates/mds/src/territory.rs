@@ -463,12 +463,16 @@ impl View {
     }
 
     /// Whether something of an inode may be promised to anybody: all of it is here, and stays.
-    #[cold]
     pub(crate) fn may_promise(&mut self, ino: Ino) -> bool {
+        !self.is_boundary(ino) && self.may_lend(ino)
+    }
+
+    /// The same of an inode whose content may be elsewhere.
+    #[cold]
+    pub(crate) fn may_lend(&mut self, ino: Ino) -> bool {
         let Some(slot) = self.cache.by_ino(ino) else { return false };
         let home = self.cache.node(slot).dir;
         self.side(home) == Some(Side::Mine)
-            && !self.is_boundary(ino)
             && !self.is_leaving(ino)
             && !self.is_spread(ino)
             && !self.transactions.has_in(ino)

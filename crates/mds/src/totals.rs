@@ -20,6 +20,11 @@ impl Totals {
         self.kept.get(&dir).map(|(_, header)| header)
     }
 
+    /// Who told that.
+    pub(crate) fn told_by(&self, dir: Ino) -> Option<RankId> {
+        self.kept.get(&dir).map(|(rank, _)| *rank)
+    }
+
     /// An answer; `counts`: until it is recalled.
     pub(crate) fn told(&mut self, rank: RankId, dir: Ino, header: &FragHeader, counts: bool) {
         if counts {

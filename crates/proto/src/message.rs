@@ -62,8 +62,15 @@ pub enum ClientMsg {
     /// What was granted of these is not in use: the rank may recall it.
     Idle { list: Vec<Ino> },
     /// First message of a rank to another: this life of `from` keeps nothing that `to` told it before. `map_version`: of its cluster
-    /// map.
-    RankHello { protocol: u16, from: RankId, incarnation: Incarnation, to: RankId, map_version: u64 },
+    /// map. `settled`: nor does any client keep anything that `from` granted by that.
+    RankHello {
+        protocol: u16,
+        from: RankId,
+        incarnation: Incarnation,
+        to: RankId,
+        map_version: u64,
+        settled: bool,
+    },
     /// The client has a cluster map of this version, or none (0): it is to be told the newest, if that is another.
     WantMap { have: u64 },
     /// From here on it asks to be granted something of no more inodes than so many; 0: as many as the rank likes.
@@ -237,6 +244,18 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 const HOST_BYTES_MAX: usize = 255;
 const MOUNT_BYTES_MAX: usize = 4_096;
 
+/// The rest of a RankHello.
+fn rank_hello(r: &mut Reader<'_>) -> Result<ClientMsg, DecodeError> {
+    Ok(ClientMsg::RankHello {
+        protocol: r.u16()?,
+        from: RankId(r.u16()?),
+        incarnation: Incarnation(r.u64()?),
+        to: RankId(r.u16()?),
+        map_version: r.u64()?,
+        settled: r.bool()?,
+    })
+}
+
 fn text(r: &mut Reader<'_>, bytes_max: usize) -> Result<String, DecodeError> {
     String::from_utf8(r.bytes(bytes_max)?.to_vec()).map_err(|_| DecodeError::Invalid { what: "text" })
 }
@@ -269,9 +288,7 @@ impl ClientMsg {
             Self::Reclaim { node, count, writes, locks } => {
                 node.encode(w.u8(5));
                 w.u32(*count).bool(*writes).u32(locks.len() as u32);
-                for lock in locks {
-                    lock.encode(w);
-                }
+                locks.iter().for_each(|lock| lock.encode(w));
             }
             Self::Reclaimed => {
                 w.u8(6);
@@ -304,8 +321,9 @@ impl ClientMsg {
                     w.u64(ino.0);
                 }
             }
-            Self::RankHello { protocol, from, incarnation, to, map_version } => {
-                w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0).u64(*map_version);
+            Self::RankHello { protocol, from, incarnation, to, map_version, settled } => {
+                let w = w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0);
+                w.u64(*map_version).bool(*settled);
             }
             Self::WantMap { have } => {
                 w.u8(70).u64(*have);
@@ -379,13 +397,7 @@ impl ClientMsg {
                     list: (0..count).map(|_| Ok(Ino(r.u64()?))).collect::<Result<_, DecodeError>>()?,
                 }
             }
-            69 => Self::RankHello {
-                protocol: r.u16()?,
-                from: RankId(r.u16()?),
-                incarnation: Incarnation(r.u64()?),
-                to: RankId(r.u16()?),
-                map_version: r.u64()?,
-            },
+            69 => rank_hello(&mut r)?,
             70 => Self::WantMap { have: r.u64()? },
             71 => Self::CapsMax { caps_max: r.u32()? },
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),

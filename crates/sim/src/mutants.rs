@@ -153,6 +153,10 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 /// Defects that one rank on one thread cannot show, or hardly ever: name, crate, and the test there that switches them on and sees
 /// another test fail. `scripts/test.sh mutants` demands that each of these ran and passed.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
+    // What clients keep of another rank's directory, when ranks lose each other or die.
+    ("mds_lent_stays", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
+    ("mds_greets_with_lent", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
+    ("mds_lent_ends_with_life", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.
     ("mds_pin_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A coordinator that is gone has begun a move which its owner is about to ask for: one of 5,000 seeds.

@@ -267,6 +267,7 @@ pub(super) fn client_messages() -> Vec<ClientMsg> {
         incarnation: Incarnation(7),
         to: RankId(0),
         map_version: 3,
+        settled: true,
     });
     messages
 }

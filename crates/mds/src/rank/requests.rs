@@ -67,8 +67,8 @@ impl Rank {
             (ClientMsg::Hello { protocol, session, info, wants, at }, _) => {
                 self.hello(now, conn, (protocol, session), (info, wants, at), out);
             }
-            (ClientMsg::RankHello { protocol, from, incarnation, to, map_version }, _) => {
-                self.rank_hello(now, conn, (protocol, to, map_version), (from, incarnation), out);
+            (ClientMsg::RankHello { protocol, from, incarnation, to, map_version, settled }, _) => {
+                self.rank_hello(now, conn, (protocol, to, map_version), (from, incarnation, settled), out);
             }
             (ClientMsg::Admin { .. }, _) => {}
             (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),

@@ -182,7 +182,7 @@ impl Rank {
         let busy = self.view.cache.checkpointing
             || self.view.transactions.has_in(dir)
             || self.moves.concerns(dir)
-            || !self.peers.unheard.is_empty();
+            || self.awaits_ranks();
         if busy || !self.unite(now, slot, spread, out)? {
             self.look_at_merge(Some(now));
             return Ok(None);

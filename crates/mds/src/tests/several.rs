@@ -9,6 +9,7 @@ mod holders;
 mod itself;
 mod joins;
 mod leaving;
+mod lent;
 mod merges;
 mod moves;
 mod pins;

@@ -399,7 +399,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
 impl Rank {
     /// Whether another rank may keep something of what a step changes, from a former life of this one, and has not greeted this life.
     pub(crate) fn parts_may_be_copied(&mut self, parts: &[Part]) -> bool {
-        if self.peers.unheard.is_empty() {
+        if !self.awaits_ranks() {
             return false;
         }
         let dir = |part: &Part| match part {

@@ -364,6 +364,7 @@ mod tests {
             incarnation: proto::Incarnation(2),
             to: proto::RankId(0),
             map_version: 1,
+            settled: true,
         };
         let mut gate = Gate { closed: true, ..Gate::default() };
         assert!(gate.pass(says(2, hello)).is_some() && gate.pass(ask(2)).is_some());

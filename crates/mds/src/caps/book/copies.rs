@@ -69,6 +69,24 @@ impl Copies {
         }
     }
 
+    /// Of that place only totals stay. Returns what it keeps no more, and whether something stays.
+    pub(super) fn end_all_but_totals(&mut self, slot: u16) -> (Vec<Ino>, bool) {
+        let (mut ended, mut stays) = (Vec::new(), false);
+        self.of.retain(|ino, holders| {
+            if let Some(bits) = holders.get_mut(&slot) {
+                *bits = bits.and(Bits::FS);
+                if bits.is_empty() {
+                    holders.remove(&slot);
+                    ended.push(*ino);
+                } else {
+                    stays = true;
+                }
+            }
+            !holders.is_empty()
+        });
+        (ended, stays)
+    }
+
     /// That place keeps nothing any more.
     pub(super) fn leave(&mut self, slot: u16) {
         self.of.retain(|_, holders| {
@@ -92,6 +110,15 @@ impl Book {
     /// Whether other ranks keep copies of it.
     pub(crate) fn is_copied(&self, ino: Ino) -> bool {
         self.copies.has(ino)
+    }
+
+    /// Other than totals that place keeps nothing any more. Returns whether it keeps any.
+    pub(crate) fn keeps_totals_alone(&mut self, slot: u16) -> bool {
+        let (ended, stays) = self.copies.end_all_but_totals(slot);
+        for ino in ended {
+            self.answered(slot, ino);
+        }
+        stays
     }
 
     /// That place keeps a copy.

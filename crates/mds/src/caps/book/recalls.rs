@@ -158,6 +158,18 @@ impl Book {
         }
     }
 
+    /// Whether clients were granted one of these.
+    pub(crate) fn is_granted(&self, ino: Ino, bits: Bits) -> bool {
+        let is_live = |holder: Holder| self.places[usize::from(holder.slot)].serial == holder.serial;
+        let held = self.records.holders(ino);
+        held.iter().any(|(holder, held)| is_live(*holder) && !held.and(bits).is_empty())
+    }
+
+    /// Takes that back from them.
+    pub(crate) fn recall_granted(&mut self, need: &Need, now: Mono) {
+        self.recall_others(None, need, now);
+    }
+
     /// Takes back what others hold in the way of what has happened already.
     pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
         for (holder, bits) in self.blockers(slot, need) {

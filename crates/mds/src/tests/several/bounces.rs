@@ -191,6 +191,7 @@ fn ranks_ask_for_little_and_clients_for_nothing_of_that() {
         incarnation: Incarnation(9),
         to: RankId(0),
         map_version: 0,
+        settled: true,
     };
     c.inject(0, Input::Message { conn, message: hello });
     let refused =

@@ -241,7 +241,13 @@ impl Judge {
         let Ok(Reply::Attr(attr)) = outcome else { return None };
         let sets = |other: &Pending| match &other.asked.request {
             Request::SetAttr { node, set } => {
-                node.ino == attr.ino && set.mtime == Some(SetTime::At(attr.mtime))
+                let is_it = match set.mtime {
+                    Some(SetTime::At(time)) => time == attr.mtime,
+                    // Its home's instant, which is later than the one that the content was told.
+                    Some(SetTime::Now) => attr.mtime == attr.ctime,
+                    None => false,
+                };
+                node.ino == attr.ino && is_it
             }
             every_request!() => false,
         };
@@ -376,6 +382,7 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
     match request {
         Request::CopyRange { source, target, .. } => vec![*source, *target],
         Request::Link { node, .. } => vec![*node],
+        Request::Rename { parent, new_parent, .. } => vec![*parent, *new_parent],
         every_request!() => request.subject().map(|(node, _)| node).into_iter().collect(),
     }
 }

@@ -1,0 +1,153 @@
+//! What clients keep of directories whose content is another rank's.
+//!
+//! Absent: totals themselves (`totals.rs`).
+
+use super::*;
+use crate::caps::FADES_NS;
+use proto::caps::Recalled;
+
+/// A directory whose content is rank 1's, of which a client of rank 0 was granted everything.
+fn lent() -> (Cluster, NodeRef) {
+    let (mut c, dir) = Cluster::with_moved();
+    c.greet(0, Peer::User(Cred { uid: 7, gid: 7, groups: Vec::new() }), Bits::ATTRS);
+    c.stat(dir);
+    assert_eq!(granted(&mut c, dir), Bits::ATTRS);
+    (c, dir)
+}
+
+fn granted(c: &mut Cluster, dir: NodeRef) -> Bits {
+    let tid =
+        c.start_as(0, REMOTE, Cred { uid: 7, gid: 7, groups: Vec::new() }, Request::GetAttr { node: dir });
+    c.pass(20);
+    let is = |m: &ServerMsg| match m {
+        ServerMsg::Reply { tid: of, .. } | ServerMsg::Granted { tid: of, .. } => *of == tid,
+        _ => false,
+    };
+    match c.heard(0, is) {
+        Some(ServerMsg::Granted { grants, .. }) => grants.of(0),
+        _ => Bits::NONE,
+    }
+}
+
+fn recalled(c: &mut Cluster, dir: NodeRef) -> Vec<Recalled> {
+    match c.heard(0, |m| matches!(m, ServerMsg::Recall { .. })) {
+        Some(ServerMsg::Recall { list }) => list.into_iter().filter(|item| item.ino == dir.ino).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn give_back(c: &mut Cluster, list: &[Recalled]) {
+    let list = list.iter().map(|item| item.returned(Bits::ATTRS)).collect();
+    c.inject(0, Input::Message { conn: REMOTE, message: ClientMsg::Returned { list } });
+    c.settle();
+}
+
+fn make(c: &mut Cluster, dir: NodeRef, name: &str) -> Tid {
+    c.start(1, EMBEDDED, Request::MkNod { parent: dir, name: n(name), new: mode(0o100_644) })
+}
+
+#[test]
+fn a_client_keeps_a_boundary_until_its_content_changes() {
+    let (mut c, dir) = lent();
+    let tid = make(&mut c, dir, "made");
+    c.pass(50);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
+    let list = recalled(&mut c, dir);
+    assert!(list.iter().any(|item| item.bits.has(Bits::FS)), "{list:?}");
+    // What is asked for meanwhile is answered, and nothing of it kept.
+    assert_eq!(granted(&mut c, dir), Bits::NONE);
+    give_back(&mut c, &list);
+    assert!(matches!(c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+    assert_eq!(c.stat(dir).size, 3);
+    // It may change all the time; when it has not for a while it is granted again.
+    c.pass(3_000);
+    c.stat(dir);
+    assert_eq!(granted(&mut c, dir), Bits::ATTRS);
+}
+
+/// Its mode is the home's to change, and asks no other rank.
+#[test]
+fn a_client_gives_a_boundary_back_before_its_mode_changes() {
+    let (mut c, dir) = lent();
+    let set = proto::SetAttr { mode: Some(0o700), ..Default::default() };
+    let tid = c.start(0, EMBEDDED, Request::SetAttr { node: dir, set });
+    c.pass(50);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None);
+    let list = recalled(&mut c, dir);
+    give_back(&mut c, &list);
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+}
+
+/// The connection between the ranks breaks. The owner forgets what the home kept when that greets again, which it does not before its clients
+/// have given back what they had by that.
+#[test]
+fn a_home_with_clients_greets_later() {
+    let (mut c, dir) = lent();
+    let conn = c.links[&(0, 1)];
+    c.inject(1, Input::Disconnected { conn });
+    c.links.remove(&(0, 1));
+    c.inject(0, Input::RankGone { rank: RankId(1) });
+    let tid = make(&mut c, dir, "made");
+    c.pass(50);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
+    let list = recalled(&mut c, dir);
+    give_back(&mut c, &list);
+    c.pass(20);
+    assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
+}
+
+/// The same if they do not: what they have runs out.
+#[test]
+fn a_home_with_silent_clients_greets_when_theirs_has_run_out() {
+    let (mut c, dir) = lent();
+    let conn = c.links[&(0, 1)];
+    c.inject(1, Input::Disconnected { conn });
+    c.links.remove(&(0, 1));
+    c.inject(0, Input::RankGone { rank: RankId(1) });
+    let tid = make(&mut c, dir, "made");
+    let ms = FADES_NS / 1_000_000;
+    c.pass(ms - 100);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None);
+    c.pass(200);
+    assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
+}
+
+/// The home dies, and lives again: its clients may go by what its former life granted, until that has run out.
+#[test]
+fn what_a_former_life_granted_runs_out() {
+    let (mut c, dir) = lent();
+    c.crash(0);
+    let tid = make(&mut c, dir, "made");
+    let ms = FADES_NS / 1_000_000;
+    c.pass(ms - 200);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
+    c.pass(400);
+    assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
+}
+
+/// Nobody in the process of the home keeps anything of it: for longer than another rank would wait.
+#[test]
+fn a_client_of_the_process_keeps_nothing_of_a_boundary() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.stat(dir);
+    let rank = &c.worlds[0].rank;
+    let (session, _) = rank.sessions.map.iter().find(|(_, session)| session.embedded).expect("one");
+    assert!(rank.view.totals.of(dir.ino).is_some() && !rank.may_lend(*session, dir.ino));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_what_is_lent_are_caught() {
+    let defects: [(&str, fn()); 4] = [
+        ("mds_lent_stays", a_client_keeps_a_boundary_until_its_content_changes),
+        ("mds_greets_with_lent", a_home_with_clients_greets_later),
+        ("mds_greets_with_lent", a_home_with_silent_clients_greets_when_theirs_has_run_out),
+        ("mds_lent_ends_with_life", what_a_former_life_granted_runs_out),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
