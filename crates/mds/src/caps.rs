@@ -200,7 +200,7 @@ impl Rank {
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
-            || !(view.territory.is_whole() || view.may_lend(attr.ino))
+            || !(view.territory.is_whole() || view.may_promise_inode(attr.ino))
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)

@@ -101,7 +101,7 @@ impl Rank {
     fn take_back_lent(&mut self, ino: Ino) {
         self.lent.of.remove(&ino);
         let now = self.view.now.mono;
-        self.view.book.recall_granted(&Need::of(ino, Bits::FS), now);
+        self.view.book.recall_others(None, &Need::of(ino, Bits::FS), now);
     }
 
     /// The connection to a rank is gone, and what it told counts no more.

@@ -137,6 +137,7 @@ pub struct Rank {
     pub(crate) warm: Warm,
     /// Other ranks.
     pub(crate) peers: Peers,
+    /// What clients keep by what these told.
     pub(crate) lent: Lent,
     pub(crate) news: News,
     pub(crate) moves: Moves,

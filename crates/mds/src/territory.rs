@@ -464,12 +464,12 @@ impl View {
 
     /// Whether something of an inode may be promised to anybody: all of it is here, and stays.
     pub(crate) fn may_promise(&mut self, ino: Ino) -> bool {
-        !self.is_boundary(ino) && self.may_lend(ino)
+        !self.is_boundary(ino) && self.may_promise_inode(ino)
     }
 
     /// The same of an inode whose content may be elsewhere.
     #[cold]
-    pub(crate) fn may_lend(&mut self, ino: Ino) -> bool {
+    pub(crate) fn may_promise_inode(&mut self, ino: Ino) -> bool {
         let Some(slot) = self.cache.by_ino(ino) else { return false };
         let home = self.cache.node(slot).dir;
         self.side(home) == Some(Side::Mine)

@@ -165,11 +165,6 @@ impl Book {
         held.iter().any(|(holder, held)| is_live(*holder) && !held.and(bits).is_empty())
     }
 
-    /// Takes that back from them.
-    pub(crate) fn recall_granted(&mut self, need: &Need, now: Mono) {
-        self.recall_others(None, need, now);
-    }
-
     /// Takes back what others hold in the way of what has happened already.
     pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
         for (holder, bits) in self.blockers(slot, need) {

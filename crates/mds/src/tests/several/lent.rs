@@ -42,6 +42,14 @@ fn give_back(c: &mut Cluster, list: &[Recalled]) {
     c.settle();
 }
 
+/// The home's connection to the owner breaks, and both hear of it.
+fn lose_link(c: &mut Cluster) {
+    let conn = c.links[&(0, 1)];
+    c.inject(1, Input::Disconnected { conn });
+    c.links.remove(&(0, 1));
+    c.inject(0, Input::RankGone { rank: RankId(1) });
+}
+
 fn make(c: &mut Cluster, dir: NodeRef, name: &str) -> Tid {
     c.start(1, EMBEDDED, Request::MkNod { parent: dir, name: n(name), new: mode(0o100_644) })
 }
@@ -83,10 +91,7 @@ fn a_client_gives_a_boundary_back_before_its_mode_changes() {
 #[test]
 fn a_home_with_clients_greets_later() {
     let (mut c, dir) = lent();
-    let conn = c.links[&(0, 1)];
-    c.inject(1, Input::Disconnected { conn });
-    c.links.remove(&(0, 1));
-    c.inject(0, Input::RankGone { rank: RankId(1) });
+    lose_link(&mut c);
     let tid = make(&mut c, dir, "made");
     c.pass(50);
     assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
@@ -100,10 +105,7 @@ fn a_home_with_clients_greets_later() {
 #[test]
 fn a_home_with_silent_clients_greets_when_theirs_has_run_out() {
     let (mut c, dir) = lent();
-    let conn = c.links[&(0, 1)];
-    c.inject(1, Input::Disconnected { conn });
-    c.links.remove(&(0, 1));
-    c.inject(0, Input::RankGone { rank: RankId(1) });
+    lose_link(&mut c);
     let tid = make(&mut c, dir, "made");
     let ms = FADES_NS / 1_000_000;
     c.pass(ms - 100);
