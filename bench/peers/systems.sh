@@ -74,7 +74,14 @@ pando2_up() {
     [ -n "$CLIENT" ] || return 1
     ours "$CLIENT"
 }
-pando2_tree() { divided "$1"; }
+# The second rank has its half of the slots: until then each of them moves under the load.
+pando2_shares() {
+    timeout 20 "$PANDO" --format json fs get pandofs --cluster "$BASE/data" 2>/dev/null | python3 -c '
+import json, sys
+rows = json.load(sys.stdin)["mdsmap"]["slots"]
+sys.exit(sum(row["slots"] for row in rows if row["rank"] == 1) < 2048 or any(row["moving"] for row in rows))'
+}
+pando2_tree() { divided "$1" && until_true 60 "half of the slots with the second rank" pando2_shares; }
 
 # divided DIR: what is made in it is divided among the ranks; the same words for CephFS and for us.
 divided() { mkdir -p "$1" && setfattr -n ceph.dir.pin.distributed -v 1 "$1"; }

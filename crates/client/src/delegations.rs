@@ -14,15 +14,17 @@ pub(crate) use moves::MovedTo;
 use crate::changes::{changed_dir, ends_file, may_move_dirs, names_of, touched};
 use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};
-use crate::newborns::Newborns;
+use crate::newborns::{Granted, Newborns};
+use crate::validity::Validity;
 use crate::window::Tids;
+use proto::caps::Bits;
 use proto::message::Delegated;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NameHash, Tid};
 use std::collections::{BTreeMap, BTreeSet};
-use stdx::Wall;
 use stdx::hash::HashSeed;
+use stdx::{Mono, Wall};
 
 /// Directories at once. Beyond, one that was used long ago is forgotten; the rank may still recall it.
 const DELEGATIONS_MAX: usize = 1024;
@@ -35,6 +37,8 @@ const NAMES_MAX: usize = 256 << 10;
 /// After so many changes that had to be asked for all names of a directory are, if it has no more than this.
 const LIST_AFTER: u32 = 2;
 const LIST_MAX: u64 = 65_536;
+/// Of so many answers about its attributes that the edge may not keep the last is asked of the rank.
+const SHOWN_MAX: u32 = 8;
 /// Inodes remembered to have had a second name made.
 const LINKED_MAX: usize = 65_536;
 /// Directories remembered one by one in which something changed while an answer was on its way.
@@ -63,12 +67,35 @@ pub(crate) struct Delegation {
     misses: u32,
     /// The request for a page of all names that is at the rank.
     listing: Option<Tid>,
+    /// What the edge may keep of its attributes.
+    granted: Granted,
+    /// How often they were told since, to be kept for no time.
+    shown: u32,
 }
 
 impl Delegation {
     /// Its attributes, if they are what the rank will come to.
     pub(crate) fn exact(&self) -> Option<&Attr> {
         (self.exact && self.changing.is_empty() && !self.stale).then_some(&self.attr)
+    }
+
+    /// The rank granted something of it.
+    pub(crate) fn grants(&mut self, validity: &Validity) {
+        let bits = validity.grants.of(0);
+        if bits.has(Bits::ATTRS) {
+            self.granted = Granted::new(bits, validity);
+        }
+    }
+
+    /// What the edge may keep of its attributes, which are known here. `None`: the rank is to be asked for more. Who looks at a
+    /// directory now and then does not have to wait for that, and whoever works in it is told by one answer for as long as it lasts.
+    pub(crate) fn shows(&mut self, now: Mono) -> Option<Validity> {
+        if self.granted.is_fresh(now) {
+            self.shown = 0;
+            return Some(self.granted.validity(now));
+        }
+        self.shown = (self.shown + 1) % SHOWN_MAX;
+        (self.shown != 0).then(Validity::default)
     }
 
     /// Whether new inodes can be made in it: who may enter, what they inherit and that it stays is known.
@@ -171,6 +198,19 @@ impl Delegations {
         self.dirs.get(&dir)
     }
 
+    pub(crate) fn get_mut(&mut self, dir: Ino) -> Option<&mut Delegation> {
+        self.dirs.get_mut(&dir)
+    }
+
+    /// Something of it was recalled, but not that it is delegated.
+    pub(crate) fn recalled(&mut self, ino: Ino) {
+        self.newborns.remove(ino);
+        if let Some(delegation) = self.dirs.get_mut(&ino).filter(|_| !stdx::mutant!("client_shows_recalled"))
+        {
+            delegation.granted = Granted::none();
+        }
+    }
+
     pub(crate) fn known(&self, dir: Ino, name: &Name) -> Known {
         self.dirs.get(&dir).map_or(Known::Unknown, |delegation| delegation.names.get(name))
     }
@@ -222,8 +262,10 @@ impl Delegations {
     }
 
     /// This client made a directory under that tid.
-    pub(crate) fn made(&mut self, attr: Attr, tid: Tid) {
-        self.add(attr.ino, Self::delegation(attr, true, Tid(tid.0 + 1)));
+    pub(crate) fn made(&mut self, attr: Attr, validity: &Validity, tid: Tid) {
+        let mut delegation = Self::delegation(attr, true, Tid(tid.0 + 1));
+        delegation.grants(validity);
+        self.add(attr.ino, delegation);
     }
 
     const fn delegation(attr: Attr, empty: bool, next: Tid) -> Delegation {
@@ -240,6 +282,8 @@ impl Delegations {
             used: next,
             misses: 0,
             listing: None,
+            granted: Granted::none(),
+            shown: 0,
         }
     }
 

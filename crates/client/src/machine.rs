@@ -343,6 +343,7 @@ impl Client {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
             return;
         }
+        self.note_granted(now, tid, pending.asked, &grants, &outcome);
         let validity = self.validity(now, tid, pending.asked, grants, &outcome);
         if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome {
             self.may_keep_pages(now, attr.ino, validity.grants.of(0));

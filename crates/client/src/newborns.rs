@@ -18,34 +18,43 @@ pub(crate) struct Newborn {
     pub(crate) attr: Attr,
     /// It was there before, and is delegated for itself: where its name is does not matter.
     pub(crate) delegated: bool,
-    /// What its last answer left to the edge, and the rank's books say.
-    granted: Bits,
+    pub(crate) granted: Granted,
+}
+
+/// What an answer of the rank left to the edge, and the rank's books say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    bits: Bits,
     stamp: u64,
     until: Mono,
 }
 
 impl Newborn {
     pub(crate) fn new(attr: Attr, validity: &Validity) -> Self {
-        let mut newborn = Self { attr, delegated: false, granted: Bits::NONE, stamp: 0, until: Mono(0) };
-        newborn.granted(validity.grants.of(0), validity);
-        newborn
+        let granted = Granted::new(validity.grants.of(0), validity);
+        Self { attr, delegated: false, granted }
     }
 
     pub(crate) fn delegated(attr: Attr, validity: &Validity) -> Self {
         Self { delegated: true, ..Self::new(attr, validity) }
     }
+}
 
-    /// The rank granted it (again).
-    pub(crate) fn granted(&mut self, bits: Bits, validity: &Validity) {
-        (self.granted, self.stamp, self.until) = (bits.and(Bits::ATTRS), validity.stamp, validity.until);
+impl Granted {
+    pub(crate) const fn none() -> Self {
+        Self { bits: Bits::NONE, stamp: 0, until: Mono(0) }
     }
 
-    /// What is left of the grant: what is told here is told behind the rank's back, and must not last longer than it believes.
+    pub(crate) fn new(bits: Bits, validity: &Validity) -> Self {
+        Self { bits: bits.and(Bits::ATTRS), stamp: validity.stamp, until: validity.until }
+    }
+
+    /// What is left of it: what is told here is told behind the rank's back, and must not last longer than it believes.
     pub(crate) fn validity(&self, now: Mono) -> Validity {
-        if now >= self.until || self.granted.is_empty() {
+        if now >= self.until || self.bits.is_empty() {
             return Validity::default();
         }
-        Validity { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until, asked: 0 }
+        Validity { grants: Grants::One(self.bits), stamp: self.stamp, until: self.until, asked: 0 }
     }
 
     /// Whether something of it is left to be kept.

@@ -17,8 +17,8 @@ use stdx::time::MS;
 /// The low bits of a stamp that say of which rank it is, where there are several.
 const LANE_BITS: u32 = 8;
 
-/// Recalled inodes remembered one by one; beyond, everything asked for is void.
-const RECALLED_MAX: usize = 4096;
+/// Inodes remembered one by one; beyond, everything asked for is void.
+const BELOW_MAX: usize = 4096;
 
 /// What an edge may keep of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,14 +56,39 @@ pub(crate) struct Validities {
     settled: bool,
     /// Grants in the answers to requests below are void.
     void_below: Tid,
-    /// The same for one inode.
-    recalled: BTreeMap<Ino, Tid>,
+    /// The same for one inode, because of a recall.
+    recalled: Below,
+    /// And because this client has changed it since: what is granted stands, but the answer shows it as it was.
+    outdated: Below,
     /// Nothing handed out is kept after it.
     kept_until: Mono,
     /// When to say `Settled`, if file data are dropped by then.
     pub(crate) settle_at: Option<Mono>,
     /// The stamp of the last loss, while the edge drops file data because of it; 0: it does not.
     dropping: u64,
+}
+
+/// Of each inode the tid below which answers are void.
+#[derive(Clone, Debug)]
+struct Below(BTreeMap<Ino, Tid>);
+
+impl Below {
+    fn has(&self, ino: Ino, tid: Tid) -> bool {
+        self.0.get(&ino).is_some_and(|below| tid < *below)
+    }
+
+    /// Whether there was room. `floor`: there are no answers to come below.
+    fn add(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) -> bool {
+        if floor == next {
+            self.0.clear();
+            return true;
+        }
+        if self.0.len() > BELOW_MAX {
+            self.0.retain(|_, below| *below > floor);
+        }
+        self.0.extend(inos.map(|ino| (ino, next)));
+        self.0.len() <= BELOW_MAX
+    }
 }
 
 impl Validities {
@@ -74,7 +99,8 @@ impl Validities {
             broken: 0,
             settled: false,
             void_below: Tid(0),
-            recalled: BTreeMap::new(),
+            recalled: Below(BTreeMap::new()),
+            outdated: Below(BTreeMap::new()),
             kept_until: Mono(0),
             settle_at: None,
             dropping: 0,
@@ -101,7 +127,8 @@ impl Validities {
 
     fn void(&mut self, next: Tid) {
         self.void_below = next;
-        self.recalled.clear();
+        self.recalled.0.clear();
+        self.outdated.0.clear();
     }
 
     /// From here on stamps are of this rank, one of several.
@@ -163,20 +190,15 @@ impl Validities {
     /// The rank recalls these. Returns the stamp of it.
     pub(crate) fn recall(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) -> u64 {
         self.advance();
-        self.outdate(inos, next, floor);
+        if !self.recalled.add(inos, next, floor) {
+            self.void(next);
+        }
         self.stamp
     }
 
     /// What the answers to earlier requests show of these is no longer so.
     pub(crate) fn outdate(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) {
-        if floor == next {
-            return self.recalled.clear();
-        }
-        if self.recalled.len() > RECALLED_MAX {
-            self.recalled.retain(|_, below| *below > floor);
-        }
-        self.recalled.extend(inos.map(|ino| (ino, next)));
-        if self.recalled.len() > RECALLED_MAX {
+        if !self.outdated.add(inos, next, floor) {
             self.void(next);
         }
     }
@@ -193,7 +215,18 @@ impl Validities {
 
     /// Whether what the answer to that request grants of that inode is void.
     pub(crate) fn is_void(&self, tid: Tid, ino: Ino) -> bool {
-        !self.settled || tid < self.void_below || self.recalled.get(&ino).is_some_and(|below| tid < *below)
+        !self.settled || tid < self.void_below || self.recalled.has(ino, tid) || self.outdated.has(ino, tid)
+    }
+
+    /// What is granted with an answer of an inode whose attributes are known here, however old those are that it shows.
+    pub(crate) fn of_known(&mut self, tid: Tid, bits: Bits, ino: Ino, until: Mono) -> Validity {
+        let outdated = self.outdated.has(ino, tid) && stdx::mutant!("client_grants_end_with_change");
+        let void = !self.settled || tid < self.void_below || self.recalled.has(ino, tid) || outdated;
+        if bits.is_empty() || void && !stdx::mutant!("client_recall_overtakes_known") {
+            return Validity::default();
+        }
+        self.kept_until = self.kept_until.max(until);
+        Validity { grants: Grants::One(bits), stamp: self.stamp, until, asked: 0 }
     }
 
     /// What may be kept of an answer. `inos`: those it carries attributes of, in its order.
@@ -207,8 +240,9 @@ impl Validities {
         if !self.settled || tid < self.void_below {
             grants = Grants::None;
         }
-        if !self.recalled.is_empty() && !stdx::mutant!("client_recall_overtakes_grant") {
-            let void = |ino: Ino| self.recalled.get(&ino).is_some_and(|below| tid < *below);
+        let none = self.recalled.0.is_empty() && self.outdated.0.is_empty();
+        if !none && !stdx::mutant!("client_recall_overtakes_grant") {
+            let void = |ino: Ino| self.recalled.has(ino, tid) || self.outdated.has(ino, tid);
             match &mut grants {
                 Grants::None => {}
                 Grants::One(bits) => inos.take(1).filter(|ino| void(*ino)).for_each(|_| *bits = Bits::NONE),

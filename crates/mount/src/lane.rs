@@ -10,8 +10,8 @@ use runtime::port::Port;
 use std::sync::Arc;
 use stdx::Mono;
 
-/// For how long messages about what was performed are coalesced, and how many leave at the latest.
-const COALESCE_NS: u64 = 300_000;
+/// For how long messages that nobody waits for are coalesced, and how many leave at the latest.
+const COALESCE_NS: u64 = 1_000_000;
 const COALESCE_MAX: usize = 64;
 
 /// One rank.
@@ -30,9 +30,11 @@ pub(crate) struct Lane {
     pub(crate) said: Option<String>,
     /// The newest request that was counted.
     pub(crate) counted: Tid,
-    /// What was performed leaves then, if nothing else has to before.
+    /// What nobody waits for leaves then, if nothing else has to before.
     pub(crate) coalesce_until: Option<Mono>,
     pub(crate) messages: Vec<ClientMsg>,
+    /// Somebody waits for what comes of one of these.
+    awaited: bool,
 }
 
 /// When it is tried to connect again.
@@ -65,7 +67,14 @@ impl Lane {
             counted: Tid(0),
             coalesce_until: None,
             messages: Vec::new(),
+            awaited: false,
         }
+    }
+
+    /// A message that is to leave. Not `awaited`: nobody waits for what comes of it.
+    pub(crate) fn push(&mut self, message: ClientMsg, awaited: bool) {
+        self.awaited |= awaited;
+        self.messages.push(message);
     }
 
     /// Whether that connection is the one in use.
@@ -85,19 +94,23 @@ impl Lane {
         Some(Arc::clone(link.port()))
     }
 
-    /// What is to leave now. `linked`: the machine has use for the connection.
-    pub(crate) fn leaves(&mut self, linked: bool, now: Mono) -> Vec<ClientMsg> {
-        if self.coalesces(linked, now) { Vec::new() } else { std::mem::take(&mut self.messages) }
+    /// What is to leave now. `waits`: what nobody waits for may.
+    pub(crate) fn leaves(&mut self, waits: bool, now: Mono) -> Vec<ClientMsg> {
+        if self.coalesces(waits, now) {
+            return Vec::new();
+        }
+        self.awaited = false;
+        std::mem::take(&mut self.messages)
     }
 
-    /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
-    /// same call wakes both sides once.
-    fn coalesces(&mut self, linked: bool, now: Mono) -> bool {
-        let alone = !self.messages.is_empty()
+    /// Whether what is to be sent is kept a moment longer. Nobody waits for it, and more of it that leaves with the same call wakes
+    /// both sides once.
+    fn coalesces(&mut self, waits: bool, now: Mono) -> bool {
+        let alone = waits
+            && !self.awaited
+            && !self.messages.is_empty()
             && self.messages.len() < COALESCE_MAX
-            && self.link.is_some()
-            && linked
-            && self.messages.iter().all(ClientMsg::is_performed);
+            && self.link.is_some();
         if !alone {
             self.coalesce_until = None;
             return false;
@@ -113,6 +126,41 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::message::ServerMsg;
+    use runtime::port::PortError;
+
+    struct Nowhere;
+    impl Port for Nowhere {
+        fn send(&self, _: Vec<ClientMsg>, _: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+            Err(PortError::Lost)
+        }
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn what_nobody_waits_for_leaves_with_what_somebody_does_or_a_moment_later() {
+        let mut lane = Lane::new(RankId(0));
+        lane.link = Some(Link::new(Arc::new(Nowhere), RankId(0), 1));
+        let one = ClientMsg::Renew { number: 1 };
+        let begin = Mono(100);
+        lane.push(one.clone(), false);
+        assert_eq!(lane.leaves(true, begin), []);
+        lane.push(one.clone(), false);
+        assert_eq!(lane.leaves(true, begin.after(COALESCE_NS - 1)), []);
+        assert_eq!(lane.coalesce_until, Some(begin.after(COALESCE_NS)), "counted from the first");
+        assert_eq!(lane.leaves(true, begin.after(COALESCE_NS)).len(), 2);
+        lane.push(one.clone(), false);
+        assert_eq!(lane.leaves(true, begin), []);
+        lane.push(one.clone(), true);
+        assert_eq!(lane.leaves(true, begin).len(), 2);
+        assert_eq!(lane.coalesce_until, None);
+        lane.push(one.clone(), false);
+        assert_eq!(lane.leaves(false, begin).len(), 1, "the rank is in this process");
+        for _ in 0..COALESCE_MAX {
+            lane.push(one.clone(), false);
+        }
+        assert_eq!(lane.leaves(true, begin).len(), COALESCE_MAX);
+    }
 
     #[test]
     fn connections_that_do_not_last_are_made_ever_more_slowly() {

@@ -80,7 +80,7 @@ impl Mount {
         };
         let clock = Clock::new();
         let alarm = Alarm::new(clock).map_err(MountError::Threads)?;
-        let core = Core::new(Router::new(config));
+        let core = Core::new(Router::new(config), !connector.ends_with_rank());
         let shared = Arc::new(Shared::new((clock, alarm), connector, settings, core));
         let at = shared.connector.describe();
         shared.connect(FIRST).map_err(|source| MountError::Unreachable { at, source })?;
@@ -99,7 +99,15 @@ impl Mount {
 
     /// Starts a call that `call_of` finds.
     pub fn submit_for(&self, asker: Asker, cred: Cred, request: Request, done: Done) -> CallId {
-        let mut turn = Turn::default();
+        self.submit_in(Turn::default(), asker, cred, request, done)
+    }
+
+    /// Starts a call that nobody waits for: the end of an open may leave a moment later, together with others.
+    pub fn submit_unawaited(&self, cred: Cred, request: Request, done: Done) -> CallId {
+        self.submit_in(Turn { unawaited: true, ..Turn::default() }, Asker::default(), cred, request, done)
+    }
+
+    fn submit_in(&self, mut turn: Turn, asker: Asker, cred: Cred, request: Request, done: Done) -> CallId {
         let now = self.shared.step_time();
         let mut core = self.shared.core();
         let asked = core.recalled;

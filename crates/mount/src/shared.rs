@@ -86,10 +86,18 @@ impl Shared {
     /// Lets go of the mutex and does what the turn left to do.
     pub(crate) fn end_turn(&self, mut core: MutexGuard<'_, Core>, mut turn: Turn) {
         if !answering::sends_later(self) {
-            core.settle(&mut turn);
+            self.settle(&mut core, &mut turn);
         }
         drop(core);
         self.run(turn);
+    }
+
+    /// Ends a turn under the mutex. The timer's thread is not woken to wait for less long: who needs it to sets the timer.
+    fn settle(&self, core: &mut Core, turn: &mut Turn) {
+        core.settle(turn);
+        if let Some(at) = core.sets_timer() {
+            self.timer.set(Some(at));
+        }
     }
 
     /// Does what a turn left to do: wakes, answers, sends; then what the sends' answers leave to do.
@@ -135,7 +143,7 @@ impl Shared {
                 None if asked => self.core(),
                 None => return,
             };
-            core.settle(&mut turn);
+            self.settle(&mut core, &mut turn);
             // Whoever closes waits for the goodbye to have left.
             turn.phase_changed |= core.is_ended();
         }

@@ -12,6 +12,7 @@ use client::{Input, Output, Router, Validity};
 use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
+use proto::request::Request;
 use proto::{Errno, Kind, RankId, SessionId, Tid};
 use runtime::port::Port;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) const FIRST: RankId = RankId(0);
 /// Everything behind the mutex.
 pub(crate) struct Core {
     pub(crate) client: Router,
+    /// The ranks are other processes: what leaves together wakes them once.
+    outlives_ranks: bool,
     pub(crate) calls: Calls,
     /// Ranks that were needed; the first rank's is the first.
     pub(crate) lanes: Vec<Lane>,
@@ -42,7 +45,7 @@ pub(crate) struct Core {
     now: Mono,
     /// What came too late for an answer; noted before any answer that follows it is handed out.
     pub(crate) late: Arc<LateErrors>,
-    /// When the timer thread will look next.
+    /// When the timer goes off.
     pub(crate) timer_wakes: Mono,
     pub(crate) stop: bool,
     pub(crate) counts: Counts,
@@ -82,6 +85,8 @@ pub(crate) enum Phase {
 /// What a thread has to do after it let go of the mutex.
 #[derive(Default)]
 pub(crate) struct Turn {
+    /// Of a call: its caller goes on before the answer.
+    pub(crate) unawaited: bool,
     pub(crate) done: Vec<(Done, Outcome, Validity)>,
     /// Recalls for the hook, with their stamps.
     pub(crate) recalls: Vec<(u64, Vec<Recalled>)>,
@@ -94,12 +99,16 @@ pub(crate) struct Turn {
     pub(crate) close: Vec<Arc<dyn Port>>,
     /// Some waiter may go on.
     pub(crate) phase_changed: bool,
-    /// The timer thread waits for too long.
+    /// The timer thread is to end.
     pub(crate) wake_timer: bool,
     /// The hook is to hear of a loss.
     pub(crate) wake_loss_thread: bool,
     /// The link thread has to connect.
     pub(crate) wake_link: bool,
+}
+
+const fn is_release(message: &ClientMsg) -> bool {
+    matches!(message, ClientMsg::Request { request: Request::Release { .. }, .. })
 }
 
 impl Turn {
@@ -123,9 +132,10 @@ impl Counts {
 }
 
 impl Core {
-    pub(crate) fn new(client: Router) -> Self {
+    pub(crate) fn new(client: Router, outlives_ranks: bool) -> Self {
         Self {
             client,
+            outlives_ranks,
             calls: Calls::default(),
             lanes: vec![Lane::new(FIRST)],
             generation: 0,
@@ -163,7 +173,8 @@ impl Core {
                 Output::Send { rank, message } => {
                     let Some(lane) = self.lanes.iter_mut().find(|lane| lane.rank == rank) else { continue };
                     self.counts.count(&message, &mut lane.counted);
-                    lane.messages.push(message);
+                    let awaited = !(message.is_performed() || turn.unawaited && is_release(&message));
+                    lane.push(message, awaited);
                 }
                 Output::Answer { call, outcome, validity } => {
                     if let Some((done, asked)) = self.calls.take(call) {
@@ -336,8 +347,6 @@ impl Core {
         for at in 0..self.lanes.len() {
             self.settle_lane(at, turn);
         }
-        let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
-        turn.wake_timer |= early;
         turn.wake_loss_thread |= self.loss.is_some();
     }
 
@@ -345,7 +354,7 @@ impl Core {
         let lane = &mut self.lanes[at];
         let parting = !lane.wanted && lane.link.is_some();
         let linked = self.client.is_linked(lane.rank) || parting;
-        let messages = lane.leaves(linked, self.now);
+        let messages = lane.leaves(linked && self.outlives_ranks, self.now);
         if parting && messages.is_empty() && lane.is_idle() {
             return turn.close.extend(lane.cut());
         }
@@ -379,6 +388,14 @@ impl Core {
         let states = self.lanes.iter().filter(|lane| lane.wanted).map(|lane| lane.tracker.state());
         let opened = states.filter(|state| state.session != SessionId(0));
         opened.max_by_key(|state| state.status.badness()).cloned().unwrap_or_default()
+    }
+
+    /// When to tick, if the timer goes off later. From here on it is taken to go off then.
+    pub(crate) fn sets_timer(&mut self) -> Option<Mono> {
+        // Whoever stops rings: set again after that, the timer would not go off.
+        let at = self.deadline().filter(|at| *at < self.timer_wakes && !self.stop)?;
+        self.timer_wakes = at;
+        Some(at)
     }
 
     /// When to tick.

@@ -79,7 +79,7 @@ fn keep_time(shared: &Arc<Shared>) {
 /// On the clock that goes on while the host is suspended: whatever ran out meanwhile is found when the host goes on.
 fn wait<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, due: Option<Mono>) -> MutexGuard<'a, Core> {
     core.timer_wakes = due.unwrap_or(Mono(u64::MAX));
-    // Under the mutex: who finds that it goes off too late rings after this.
+    // Under the mutex: who finds that it goes off too late sets it after this.
     shared.timer.set(due);
     drop(core);
     shared.timer.wait();

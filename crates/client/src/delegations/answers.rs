@@ -5,6 +5,7 @@
 use super::{Delegation, Delegations, LIST_AFTER, LIST_MAX};
 use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr};
 use crate::names::Known;
+use crate::newborns::Granted;
 use crate::validity::Validity;
 use crate::window::Tids;
 use proto::caps::Bits;
@@ -119,7 +120,7 @@ impl Delegations {
         if granted.has(Bits::ATTRS)
             && let Some(newborn) = self.newborns.get_mut(attr.ino)
         {
-            newborn.granted(granted, validity);
+            newborn.granted = Granted::new(granted, validity);
         }
         let Some(delegation) = self.dirs.get_mut(&attr.ino) else { return };
         if tid >= delegation.since && delegation.changing.is_empty() {

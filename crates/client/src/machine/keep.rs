@@ -12,7 +12,7 @@ use proto::message::ClientMsg;
 use proto::plain_replies;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Ino, Tid};
+use proto::{Attr, Ino, Tid};
 use stdx::Mono;
 
 impl Client {
@@ -29,7 +29,7 @@ impl Client {
                 self.negatives.remove(item.ino);
             }
             if !(item.bits.has(Bits::ALONE) && stdx::mutant!("client_keeps_file")) {
-                self.delegations.newborns.remove(item.ino);
+                self.delegations.recalled(item.ino);
             }
             if item.bits.has(Bits::FC) {
                 self.keeps_no_pages(item.ino);
@@ -98,6 +98,31 @@ impl Client {
         out.push(Output::Lost { stamp });
     }
 
+    /// Of a session that may have been given up nothing is kept.
+    fn may_be_given_up(&self, now: Mono) -> bool {
+        self.config.retry && self.lease_end.is_none_or(|end| end <= now)
+    }
+
+    /// What an answer grants of a directory that is delegated. Whoever works in it has changed it since it was asked for, so that
+    /// the answer's attributes may not be kept; those that are known here may.
+    pub(super) fn note_granted(
+        &mut self,
+        now: Mono,
+        tid: Tid,
+        asked: Mono,
+        grants: &Grants,
+        outcome: &Outcome,
+    ) {
+        let Ok(Reply::Attr(Attr { ino, .. })) = outcome else { return };
+        if self.may_be_given_up(now) {
+            return;
+        }
+        if let Some(delegation) = self.delegations.get_mut(*ino) {
+            let until = Validities::limit(now, asked, !self.config.retry);
+            delegation.grants(&self.validities.of_known(tid, grants.of(0), *ino, until));
+        }
+    }
+
     pub(super) fn validity(
         &mut self,
         now: Mono,
@@ -106,9 +131,7 @@ impl Client {
         grants: Grants,
         outcome: &Outcome,
     ) -> Validity {
-        // Of a session that may have been given up nothing is kept.
-        let given_up = self.config.retry && self.lease_end.is_none_or(|end| end <= now);
-        if grants == Grants::None || given_up {
+        if grants == Grants::None || self.may_be_given_up(now) {
             return Validity::default();
         }
         let until = Validities::limit(now, asked, !self.config.retry);

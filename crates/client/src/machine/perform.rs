@@ -7,7 +7,7 @@
 
 use super::{Client, Out, early};
 use crate::changes::names_of;
-use crate::delegations::{Delegation, MovedTo};
+use crate::delegations::MovedTo;
 use crate::input::CallId;
 use crate::kept::{self, Kept};
 use crate::made::{self, Counts, Making};
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// What needs no operation at all.
-    fn known_answer(&self, now: Mono, request: &Request) -> Option<(Outcome, Validity)> {
+    fn known_answer(&mut self, now: Mono, request: &Request) -> Option<(Outcome, Validity)> {
         let ino = match request {
             Request::Lookup { parent, name } => match self.delegations.known(parent.ino, name) {
                 Known::Absent => return Some((Err(Errno::ENOENT), Validity::default())),
@@ -130,18 +130,19 @@ impl Client {
             Request::GetAttr { node } => node.ino,
             every_request!() => return None,
         };
-        if let (Some(attr), Request::GetAttr { .. }) =
-            (self.delegations.get(ino).and_then(Delegation::exact), request)
+        // A kernel asks for them before each change of a name, unless it may keep them; for that the rank has to know.
+        if matches!(request, Request::GetAttr { .. })
+            && let Some(delegation) = self.delegations.get_mut(ino)
+            && let Some(attr) = delegation.exact().copied()
         {
-            // A kernel asks for them before each change of a name; it must not keep them, because the rank does not know.
-            return Some((Ok(Reply::Attr(*attr)), Validity::default()));
+            return delegation.shows(now).map(|validity| (Ok(Reply::Attr(attr)), validity));
         }
         let newborn = self.delegations.newborns.get(ino)?;
         // Paths lead through directories again and again: one question to the rank, and the kernel may keep them for a while.
-        if self.delegations.get(ino).is_some() && !newborn.is_fresh(now) {
+        if self.delegations.get(ino).is_some() && !newborn.granted.is_fresh(now) {
             return None;
         }
-        Some((Ok(Reply::Attr(newborn.attr)), newborn.validity(now)))
+        Some((Ok(Reply::Attr(newborn.attr)), newborn.granted.validity(now)))
     }
 
     fn make(&mut self, now: Mono, cred: &Cred, request: &Request) -> Option<Done> {
@@ -163,7 +164,7 @@ impl Client {
         let validity = self.leave_made(now, tid, ino, making.flags);
         self.delegations.newborns.insert(Newborn::new(attr, &validity));
         if making.is_dir() {
-            self.delegations.made(attr, tid);
+            self.delegations.made(attr, &validity, tid);
         }
         let node = NodeRef { ino, parent: making.parent, hash };
         let (reply, opened) = match making.flags {

@@ -25,6 +25,7 @@ pub(crate) mod model;
 mod moved;
 mod rewrite;
 mod shadow;
+mod shown;
 
 use shadow::Shadow;
 

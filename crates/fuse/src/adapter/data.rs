@@ -196,20 +196,29 @@ impl Shared {
         let RequestContext { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
         self.mount.handle_closed(node.ino, release.fh);
-        self.done_behind(cred, unlocks, Request::Release { node, count: 1 }, reply);
+        self.release_behind(cred, unlocks, node, reply);
     }
 
-    /// Asks behind unlocks: a waiter must not see the file gone before it gets its lock.
-    fn done_behind(
+    /// Releases behind unlocks: a waiter must not see the file gone before it gets its lock. The kernel asks for it when `close` has
+    /// returned.
+    fn release_behind(
         self: &Arc<Self>,
         cred: Cred,
         mut unlocks: Vec<Request>,
-        ask: Request,
+        node: NodeRef,
         reply: KernelReply,
     ) {
-        let Some(unlock) = unlocks.pop() else { return self.done(cred, ask, reply) };
+        let Some(unlock) = unlocks.pop() else {
+            let done = Box::new(move |outcome: Outcome, _: Validity| match outcome {
+                Ok(_) => reply.ok(),
+                Err(errno) => reply.error(errno.0),
+            });
+            self.mount.submit_unawaited(cred, Request::Release { node, count: 1 }, done);
+            return;
+        };
         let (shared, caller) = (Arc::clone(self), cred.clone());
-        let then = Box::new(move |_: Outcome, _: Validity| shared.done_behind(caller, unlocks, ask, reply));
+        let then =
+            Box::new(move |_: Outcome, _: Validity| shared.release_behind(caller, unlocks, node, reply));
         self.mount.submit(cred, unlock, then);
     }
 

@@ -246,6 +246,6 @@ impl Drop for File {
         }
         let request = Request::Release { node: self.node, count: 1 };
         self.fs.mount.handle_closed(self.node.ino, self.handle);
-        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(|_, _| ()));
+        self.fs.mount.submit_unawaited(self.fs.cred.clone(), request, Box::new(|_, _| ()));
     }
 }
