@@ -23,6 +23,8 @@ same "three lines below a header" "4 0" "$(wc -l <out) $(wc -c <err)"
 check "with requests in them" awk 'NR > 1 { gsub(",", "", $1); if ($1 < 1) exit 1 }' out
 "$PANDO" --format json stats ./a/d --interval 0.2 --count 2 >out 2>err
 same "JSON lines" "2 2" "$(wc -l <out) $(grep -c '"schema":1' out)"
+timeout 20 "$PANDO" stats ./a --interval 0.1 2>err | head -n 2 >out
+same "it ends with its reader" 0 "${PIPESTATUS[0]}"
 kill $load
 wait $load 2>/dev/null
 text=$(setpriv --reuid 65534 --clear-groups "$PANDO" stats ./a --count 1 2>&1)

@@ -29,9 +29,14 @@ impl Output {
 
     /// A result: the plain text, or the JSON object with `"schema":1` first.
     pub fn result(&self, plain: &str, json: Value) {
+        let _reader_or_not = self.another(plain, json);
+    }
+
+    /// One of many results. Whether somebody reads them still.
+    pub fn another(&self, plain: &str, json: Value) -> bool {
         match self.format {
-            Format::Plain => write_out(plain),
-            Format::Json => write_out(&with_schema(json).to_string()),
+            Format::Plain => written(plain),
+            Format::Json => written(&with_schema(json).to_string()),
         }
     }
 
@@ -63,9 +68,13 @@ fn with_schema(json: Value) -> Value {
 
 /// Writes text and a line end to stdout. A reader that went away (`pando x | head`) is no error.
 pub fn write_out(text: &str) {
+    let _gone = written(text);
+}
+
+fn written(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    let _gone = write!(out, "{text}{}", if text.ends_with('\n') || text.is_empty() { "" } else { "\n" });
-    let _gone = out.flush();
+    let line_end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    write!(out, "{text}{line_end}").and_then(|()| out.flush()).is_ok()
 }
 
 /// The same to stderr.

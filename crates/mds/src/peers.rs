@@ -455,6 +455,15 @@ impl Rank {
         if !stdx::mutant!("mds_gone_with_its_part") {
             self.view.totals.recalled(unit.dir);
         }
+        // One sign is enough: of a directory of many parts that is merged while all are asked for each would be one, and look like a hint
+        // that leads nowhere.
+        let others = self.peers.asks.values_mut().filter(|other| {
+            matches!(other.request, Request::Totals { unit: of } if of.dir == unit.dir)
+                && !stdx::mutant!("mds_each_part_is_a_sign")
+        });
+        for other in others {
+            other.waiters.retain(|id| !asking.waiters.contains(id));
+        }
         for id in asking.waiters {
             let Some(op) = self.parked.get_mut(&id) else { continue };
             op.hears().units.clear();

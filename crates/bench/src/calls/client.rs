@@ -149,8 +149,9 @@ impl Worker {
             "create" => Some(node_of(&fs.mknod(path, FILE, 0)?)),
             "lookup" => Some(node_of(&fs.lstat(path)?)),
             "getattr" => Some(node_of(&fs.getattr(self.node(i)?)?)),
+            "getdir" => Some(node_of(&fs.stat(&self.path)?)),
             "unlink" => fs.unlink(path).map(|()| None)?,
-            other => bail!("unknown test {other}: one of create, lookup, getattr, unlink"),
+            other => bail!("unknown test {other}: one of create, lookup, getattr, getdir, unlink"),
         })
     }
 
@@ -160,8 +161,9 @@ impl Worker {
             "create" => Request::MkNod { parent, name, new: NewNode { mode: FILE, umask: 0o022, rdev: 0 } },
             "lookup" => Request::Lookup { parent, name },
             "getattr" => Request::GetAttr { node: self.node(i)? },
+            "getdir" => Request::GetAttr { node: parent },
             "unlink" => Request::Unlink { parent, name },
-            other => bail!("unknown test {other}: one of create, lookup, getattr, unlink"),
+            other => bail!("unknown test {other}: one of create, lookup, getattr, getdir, unlink"),
         })
     }
 

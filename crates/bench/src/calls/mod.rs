@@ -33,7 +33,7 @@ pub struct Calls {
     pub paths: bool,
     /// Changes are answered before they are durable, and made again if a crash takes them back.
     pub nowsync: bool,
-    /// In this order: create, lookup, getattr, unlink.
+    /// In this order: create, lookup, getattr, getdir (attributes of the directory, once for each file), unlink.
     pub tests: Vec<String>,
     pub prefix: String,
     /// The server's process, if it is not this one.

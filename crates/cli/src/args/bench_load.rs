@@ -54,7 +54,7 @@ pub struct BenchCalls {
     /// Changes are answered as to a mount by root: before they are on the disk; without it when they are
     #[arg(long)]
     pub nowsync: bool,
-    /// In this order: create, lookup, getattr, unlink
+    /// In this order: create, lookup, getattr, getdir (attributes of the directory, once for each file), unlink
     #[arg(long, value_delimiter = ',', default_value = "create,lookup,getattr,unlink")]
     pub tests: Vec<String>,
     /// Name of the directories

@@ -52,7 +52,9 @@ pub fn run(args: &Stats, out: &Output) -> Verdict {
         let line = between(&before, &now);
         let header = lines % HEADER_EVERY == 0 && !out.quiet && out.format == Format::Plain;
         let text = if header { format!("{}{}", header_of(&now), shown(&line)) } else { shown(&line) };
-        out.result(&text, line);
+        if !out.another(&text, line) {
+            break;
+        }
         if let Some(problem) = mount_status::ended(&now, &place) {
             return Err(problem);
         }

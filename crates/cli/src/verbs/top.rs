@@ -29,18 +29,21 @@ pub fn run(args: &Top, source: Result<Source, Problem>, out: &Output) -> Verdict
         }
         let status = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME)?;
         let clients = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
-        if args.by == By::Subtree {
+        let (rows, table) = if args.by == By::Subtree {
             let answer = admin::ask(&source, &json!({"cmd": "subtree load"}), ANSWER_TIME)?;
-            let rows = answer["subtrees"].as_array().map_or(&[][..], Vec::as_slice);
-            let text = format!("{}\n{}", summary(&status), subtrees(rows));
-            let text = if live { format!("{CLEAR}{text}") } else { text };
-            out.result(&text, json!({"by": args.by.name(), "status": status, "rows": rows}));
-            continue;
+            let rows = answer["subtrees"].as_array().cloned().unwrap_or_default();
+            let table = subtrees(&rows);
+            (rows, table)
+        } else {
+            let rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
+            let table = shown(args.by, &rows);
+            (rows, table)
+        };
+        let clear = if live { CLEAR } else { "" };
+        let text = format!("{clear}{}\n{table}", summary(&status));
+        if !out.another(&text, json!({"by": args.by.name(), "status": status, "rows": rows})) {
+            break;
         }
-        let rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
-        let text = format!("{}\n{}", summary(&status), shown(args.by, &rows));
-        let text = if live { format!("{CLEAR}{text}") } else { text };
-        out.result(&text, json!({"by": args.by.name(), "status": status, "rows": rows}));
     }
     Ok(0)
 }
