@@ -39,9 +39,13 @@ reads() {
     echo "round $round, $key: $(tail -n 1 "$WORK/note.rate.$key")/s, p50 $(tail -n 1 "$WORK/note.p50.$key") us, p99 $(tail -n 1 "$WORK/note.p99.$key") us"
 }
 
+# What was granted and taken back by turns is granted again only after some time, at most a minute: until then nothing is idle.
+sleep 61
+for ((round = 1; round <= ROUNDS; round++)); do
+    for dir in $(sides "$round" one two); do reads $dir.idle $dir; done
+done
 for ((round = 1; round <= ROUNDS; round++)); do
     for dir in $(sides "$round" one two); do
-        reads $dir.idle $dir
         rm -f "$WORK/written"
         writes $dir &
         writer=$!

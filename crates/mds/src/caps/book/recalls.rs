@@ -93,7 +93,11 @@ impl Book {
         for need in needs {
             let blockers = self.blockers(slot, need);
             let contested = Bits(Bits::FS.0 | Bits::DX.0 | Bits::FX.0);
-            if !blockers.is_empty() && !need.bits.and(contested).is_empty() {
+            // Of those that come while it is being recalled none counts: many at once are not many times.
+            let recalls = |(holder, _): &(u16, Bits)| self.recalls.contains_key(&(*holder, need.ino));
+            let begins = !blockers.iter().all(recalls)
+                || (stdx::mutant!("mds_each_waiter_contests") && !blockers.is_empty());
+            if begins && !need.bits.and(contested).is_empty() {
                 self.contest(need.ino, session, now);
             }
             for (holder, bits) in blockers {

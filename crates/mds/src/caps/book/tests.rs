@@ -53,6 +53,37 @@ fn a_directory_of_which_others_keep_something_is_nobodys() {
     assert!(!book.may_delegate(0, Ino(7), Mono(0)));
 }
 
+/// What broke: who kept the attributes of a directory when 32 names were made there at once was granted them again a minute later.
+#[test]
+fn many_that_wait_for_one_recall_are_one_contest() {
+    let mut book = book(2);
+    let mut now = Mono(0);
+    for span in [1, 2, 4] {
+        book.grant(1, Ino(7), HELD, now);
+        for op in 1..33 {
+            book.wait(op, (SessionId(1), Some(0)), &[Need::of(Ino(7), Bits::FS)], now);
+        }
+        let (_, recalled) = book.outbox.pop().expect("recalled");
+        assert!(book.outbox.is_empty(), "once");
+        book.returned(1, recalled.returned(HELD));
+        for op in 1..33 {
+            book.operation_ended(op);
+        }
+        assert!(!book.may_grant(1, Ino(7), now.after(span * SECOND - 1)));
+        now = now.after(span * SECOND);
+        assert!(book.may_grant(1, Ino(7), now), "{span}");
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_contest_of_each_waiter_is_caught() {
+    stdx::mutant::activate(Some("mds_each_waiter_contests"));
+    let verdict = std::panic::catch_unwind(many_that_wait_for_one_recall_are_one_contest);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// What is on its way back, what somebody waits for, and what is in a directory of another.
 #[test]
 fn what_is_somebody_elses_or_will_be_is_not_granted() {
