@@ -121,6 +121,22 @@ impl Phase {
             | Self::Switch => false,
         }
     }
+
+    /// What it is, or was, waiting for, in words for an operator.
+    const fn waits_for(self) -> &'static str {
+        match self {
+            Self::Name | Self::Named | Self::Unname | Self::Dropping | Self::Announce | Self::Switch => {
+                "the coordinator"
+            }
+            Self::Seek => "where files are that are open or locked",
+            Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
+            Self::PreFlush { .. } | Self::Flush { .. } | Self::Places(..) => "the metadata store",
+            Self::Recall { .. } => "clients that keep something there",
+            Self::Join | Self::Tell(_) => "the new owner",
+            Self::Drain(_) | Self::Empty(_) => "requests that are under way there",
+            Self::Journal(_) => "the journal",
+        }
+    }
 }
 
 /// One that waits for its turn.
@@ -322,7 +338,8 @@ impl Rank {
             let Some(one) = &self.moves.current else { return };
             let (phase, part) = (one.phase, one.part);
             if phase != Phase::Switch && one.until <= now.mono {
-                return self.give_up_move("it took too long", out);
+                let why = format!("it took too long: {}", phase.waits_for());
+                return self.give_up_move(&why, out);
             }
             let next = self.move_on(now, phase, part, out);
             self.moves.waits = next.is_none();
@@ -448,7 +465,12 @@ impl Rank {
             Phase::Named => self.is_pinned(unit).then_some(Phase::Name),
             Phase::Unname => self.unname_entry(part, unit, out),
             Phase::Dropping => None,
-            Phase::Seek => self.seek_unseen(now, out).then_some(Phase::Look(InUse::FIRST)),
+            Phase::Seek => match self.seek_unseen(now, out) {
+                Slice::More(()) => Some(Phase::Seek),
+                Slice::Wait => None,
+                Slice::Done => Some(Phase::Look(InUse::FIRST)),
+                Slice::No(why) => self.no_move(&why, out),
+            },
             Phase::Look(at) => match self.in_use_below(part, at, false) {
                 Slice::More(at) => Some(Phase::Look(at)),
                 Slice::Wait | Slice::Done => Some(Phase::PreFlush { until: self.next_checkpoint() }),

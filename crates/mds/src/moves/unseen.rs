@@ -3,6 +3,7 @@
 //!
 //! Absent: the search (`search.rs`).
 
+use super::below::Slice;
 use crate::op::OpId;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -54,20 +55,20 @@ impl Rank {
         self.moves.unseen.at.insert(node.ino, (node.parent, node.hash));
     }
 
-    /// Looks for the next ones; true when all have been looked for. What was not found is not here, or holds the move up.
-    pub(super) fn seek_unseen(&mut self, now: Now, out: &mut Outbox<Output>) -> bool {
+    /// Looks for the next ones, until all have been looked for. What was not found is not here, or holds the move up.
+    pub(super) fn seek_unseen(&mut self, now: Now, out: &mut Outbox<Output>) -> Slice<()> {
         if stdx::mutant!("mds_unseen_not_sought") {
-            return true;
+            return Slice::Done;
         }
         for _ in 0..AT_ONCE {
             if self.moves.unseen.searches.len() >= AT_ONCE {
-                return false;
+                return Slice::Wait;
             }
             let unseen = &mut self.moves.unseen;
             let from = unseen.next.unwrap_or(Ino(0));
             let Some((ino, (parent, hash))) = unseen.at.range(from..).next().map(|(ino, at)| (*ino, *at))
             else {
-                return unseen.searches.is_empty();
+                return if unseen.searches.is_empty() { Slice::Done } else { Slice::Wait };
             };
             unseen.next = Some(Ino(ino.0 + 1));
             unseen.at.remove(&ino);
@@ -81,6 +82,44 @@ impl Rank {
             self.moves.unseen.searches.insert(op.id);
             self.run(now, &mut op, out);
         }
-        false
+        // There may be many that nobody has open any more, and for which nothing is looked for: no answer would bring the next step.
+        if stdx::mutant!("mds_unseen_waits_for_nothing") { Slice::Wait } else { Slice::More(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::World;
+    use stdx::{Mono, Wall};
+
+    /// What broke: with nothing to look for there was no answer to wait for, and no next step. The move took too long, and a directory
+    /// that was empty could not be removed.
+    fn closed_since() {
+        let mut world = World::new();
+        let now = Now { mono: Mono(world.now), wall: Wall::default() };
+        for at in 0..200 {
+            world.rank.moves.unseen.at.insert(Ino(5_000 + at), (Ino::ROOT, NameHash(at)));
+        }
+        let mut out = Outbox::default();
+        let mut slices = 0;
+        while let Slice::More(()) = world.rank.seek_unseen(now, &mut out) {
+            slices += 1;
+        }
+        assert_eq!((slices, world.rank.moves.unseen.at.len()), (3, 0), "each slice is followed by the next");
+    }
+
+    #[test]
+    fn what_was_closed_since_holds_nothing_up() {
+        closed_since();
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn a_wait_for_nothing_is_caught() {
+        stdx::mutant::activate(Some("mds_unseen_waits_for_nothing"));
+        let verdict = std::panic::catch_unwind(closed_since);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
     }
 }
