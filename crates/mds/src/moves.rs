@@ -467,9 +467,8 @@ impl Rank {
             Phase::Dropping => None,
             Phase::Seek => match self.seek_unseen(now, out) {
                 Slice::More(()) => Some(Phase::Seek),
-                Slice::Wait => None,
+                Slice::Wait | Slice::No(_) => None,
                 Slice::Done => Some(Phase::Look(InUse::FIRST)),
-                Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Look(at) => match self.in_use_below(part, at, false) {
                 Slice::More(at) => Some(Phase::Look(at)),
