@@ -37,7 +37,7 @@ const NAMES_MAX: usize = 256 << 10;
 /// After so many changes that had to be asked for all names of a directory are, if it has no more than this.
 const LIST_AFTER: u32 = 2;
 const LIST_MAX: u64 = 65_536;
-/// Of so many answers about its attributes that the edge may not keep the last is asked of the rank.
+/// Of so many answers about a directory's attributes that the edge may not keep the last is asked of the rank.
 const SHOWN_MAX: u32 = 8;
 /// Inodes remembered to have had a second name made.
 const LINKED_MAX: usize = 65_536;
@@ -202,7 +202,7 @@ impl Delegations {
         self.dirs.get_mut(&dir)
     }
 
-    /// Something of it was recalled, but not that it is delegated.
+    /// Something of it was recalled: what was granted of it before counts no more.
     pub(crate) fn recalled(&mut self, ino: Ino) {
         self.newborns.remove(ino);
         if let Some(delegation) = self.dirs.get_mut(&ino).filter(|_| !stdx::mutant!("client_shows_recalled"))
