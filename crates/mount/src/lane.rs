@@ -126,16 +126,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::message::ServerMsg;
-    use runtime::port::PortError;
-
-    struct Nowhere;
-    impl Port for Nowhere {
-        fn send(&self, _: Vec<ClientMsg>, _: &mut Vec<ServerMsg>) -> Result<(), PortError> {
-            Err(PortError::Lost)
-        }
-        fn close(&self) {}
-    }
+    use crate::link::tests::Nowhere;
 
     #[test]
     fn what_nobody_waits_for_leaves_with_what_somebody_does_or_a_moment_later() {

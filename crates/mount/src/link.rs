@@ -102,13 +102,13 @@ impl Link {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proto::Tid;
     use proto::message::ServerMsg;
     use runtime::port::PortError;
 
-    struct Nowhere;
+    pub(crate) struct Nowhere;
     impl Port for Nowhere {
         fn send(&self, _: Vec<ClientMsg>, _: &mut Vec<ServerMsg>) -> Result<(), PortError> {
             Err(PortError::Lost)
