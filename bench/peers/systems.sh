@@ -53,7 +53,7 @@ pando_up() {
 
 # PandoFS with two ranks in a server, and a mount on its socket. The processes' trees are divided among the ranks.
 
-pando2_missing() { lacks "$PANDO" setfattr; }
+pando2_missing() { lacks "$PANDO" setfattr python3; }
 pando2_version() { echo "$("$PANDO" --version), two ranks"; }
 pando2_durability() {
     echo "changes answered before they are on disk, synced a few milliseconds later, and made again by the client if the server dies; file data synced by fsync only"

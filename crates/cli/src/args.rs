@@ -19,7 +19,7 @@ use crate::output::Format;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 
-/// One POSIX namespace, served by one metadata rank in this version.
+/// One POSIX namespace, served by one metadata rank or several.
 #[derive(Debug, Parser)]
 #[command(name = "pando", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
