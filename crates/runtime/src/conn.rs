@@ -46,21 +46,39 @@ impl Pipe {
     /// Appends a frame for each body and writes what the socket takes. Returns the bytes left.
     ///
     /// # Errors
-    /// `Gone` when the connection is or just broke, or a body is too big for a frame.
+    /// As `put`; `Gone` when the connection just broke.
     pub(crate) fn send<T>(&self, bodies: &[T], encode: impl Fn(&T, &mut Writer)) -> Result<usize, Gone> {
         let mut out = self.lock();
+        self.put_locked(&mut out, bodies, encode)?;
+        self.flush_locked(&mut out)
+    }
+
+    /// Appends a frame for each body; they leave with the next `flush` or `send`. Returns the bytes that wait.
+    ///
+    /// # Errors
+    /// `Gone` when the connection is, or a body is too big for a frame.
+    pub(crate) fn put<T>(&self, bodies: &[T], encode: impl Fn(&T, &mut Writer)) -> Result<usize, Gone> {
+        let mut out = self.lock();
+        self.put_locked(&mut out, bodies, encode)?;
+        Ok(out.bytes.len())
+    }
+
+    fn put_locked<T>(
+        &self,
+        out: &mut Out,
+        bodies: &[T],
+        encode: impl Fn(&T, &mut Writer),
+    ) -> Result<(), Gone> {
         if out.dead {
             return Err(Gone);
         }
-        let mut fits = true;
         for body in bodies {
-            fits &= out.bytes.put(|w| encode(body, w));
+            if !out.bytes.put(|w| encode(body, w)) {
+                self.die(out);
+                return Err(Gone);
+            }
         }
-        if !fits {
-            self.die(&mut out);
-            return Err(Gone);
-        }
-        self.flush_locked(&mut out)
+        Ok(())
     }
 
     /// Writes what the socket takes. Returns the bytes left.

@@ -4,6 +4,7 @@
 
 pub mod addr;
 pub mod alarm;
+mod attend;
 pub mod clock;
 pub mod config;
 mod conn;

@@ -604,3 +604,82 @@ fn operators_are_answered_and_clients_let_go_while_the_rank_hangs() {
     told.wait(|r| r.1 == 1);
     assert_eq!(asks(&mut UnixStream::connect(&path).expect("connect"), &["five"]), ["five"]);
 }
+
+/// Tells who brought what arrived; the first answer makes it ask three times at another connection.
+#[derive(Default)]
+struct Asker {
+    other: Mutex<Option<Arc<dyn Port>>>,
+    brought_by: Mutex<Vec<std::thread::ThreadId>>,
+    ended: Mutex<u32>,
+    more: Condvar,
+}
+
+impl Sink for Asker {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        if let Some(other) = self.other.lock().expect("lock").take() {
+            for tid in 0..3 {
+                other.send(vec![read(2 * tid, 1)], &mut Vec::new()).expect("send");
+            }
+        }
+        let by = std::iter::repeat_n(std::thread::current().id(), batch.len());
+        self.brought_by.lock().expect("lock").extend(by);
+        self.more.notify_all();
+    }
+
+    fn disconnected(&self) {
+        *self.ended.lock().expect("lock") += 1;
+        self.more.notify_all();
+    }
+}
+
+impl Asker {
+    fn wait(&self, answers: usize) -> Vec<std::thread::ThreadId> {
+        let brought_by = self.brought_by.lock().expect("lock");
+        self.more.wait_while(brought_by, |by| by.len() < answers).expect("lock").clone()
+    }
+}
+
+/// Who talks to several ranks woke each of them once for each call otherwise.
+#[test]
+fn what_is_asked_while_answers_are_handed_out_leaves_together() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (echo, listener) = listen(&unix(&dir));
+    let connector = SocketConnector::new(listener.addrs()[0].clone());
+    let (first, second) = (Arc::new(Asker::default()), Arc::new(Asker::default()));
+    let asks = connector.connect(first.clone()).expect("connect");
+    let other = connector.connect(second.clone()).expect("connect");
+    *first.other.lock().expect("lock") = Some(other.clone());
+    asks.send(vec![read(0, 1)], &mut Vec::new()).expect("send");
+    second.wait(3);
+    let together: Vec<usize> =
+        echo.batches.lock().expect("lock").iter().map(|(messages, _)| *messages).collect();
+    assert_eq!(together, [1, 3]);
+}
+
+#[test]
+fn one_thread_attends_to_all_connections_of_a_connector_while_there_are_any() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (echo, listener) = listen(&unix(&dir));
+    let connector = SocketConnector::new(listener.addrs()[0].clone());
+    let askers: Vec<Arc<Asker>> = (0..3).map(|_| Arc::default()).collect();
+    let ports: Vec<_> =
+        askers.iter().map(|asker| connector.connect(asker.clone()).expect("connect")).collect();
+    let ask = |port: &Arc<dyn Port>| port.send(vec![read(0, 1)], &mut Vec::new()).expect("send");
+    ports.iter().for_each(ask);
+    let threads: std::collections::HashSet<_> = askers.iter().flat_map(|asker| asker.wait(1)).collect();
+    assert_eq!(threads.len(), 1);
+    ports[1].close();
+    echo.wait_closed(1);
+    ask(&ports[2]);
+    assert!(askers[2].wait(2).iter().all(|by| threads.contains(by)), "the others go on");
+    drop(ports);
+    echo.wait_closed(3);
+    let again = Arc::new(Asker::default());
+    let port = connector.connect(again.clone()).expect("connect");
+    ask(&port);
+    again.wait(1);
+    listener.stop();
+    let ended = again.ended.lock().expect("lock");
+    drop(again.more.wait_while(ended, |n| *n == 0).expect("lock"));
+    assert!(askers.iter().all(|asker| *asker.ended.lock().expect("lock") == 0), "who closed is not told");
+}
