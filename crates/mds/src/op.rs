@@ -136,6 +136,11 @@ impl Op {
         }
     }
 
+    /// Whether another rank once had not what this one asked it for.
+    pub(crate) fn was_sent_back(&self) -> bool {
+        self.heard.as_ref().is_some_and(|heard| heard.sent_back > 0)
+    }
+
     /// Another rank has not what this one asked it for. Whether to look again: what is gone hints may lead to without end.
     pub(crate) fn is_sent_back(&mut self) -> bool {
         let heard = self.hears();

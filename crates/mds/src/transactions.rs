@@ -5,11 +5,12 @@
 //! commit. So what is reserved has no state but that it waits.
 //!
 //! Absent: the leader's way (`lead.rs`); what a rank that is asked does (`part.rs`); what transactions change (`across.rs`); directories
-//! that get another parent (`dirs.rs`); what is open of an inode that leaves (`carried.rs`).
+//! that get another parent (`dirs.rs`); whom to ask (`hints.rs`); what is open of an inode that leaves (`carried.rs`).
 
 pub(crate) mod across;
 mod carried;
 pub(crate) mod dirs;
+pub(crate) mod hints;
 pub(crate) mod lead;
 pub(crate) mod part;
 
@@ -136,6 +137,11 @@ impl Transactions {
         let names = parts.iter().map(|part| (part.dir, part.hash)).collect();
         let before = self.intents.insert(id, Intent { since, leader, names, pins });
         self.loose.extend(before.into_iter().flat_map(|intent| intent.pins));
+    }
+
+    /// Whether that one has told what it means to do, and nobody has forgotten it.
+    pub(crate) fn is_intended(&self, id: TxnId) -> bool {
+        self.intents.contains_key(&id)
     }
 
     /// What another rank meant to do it will say again, if it still does.

@@ -17,6 +17,7 @@ use crate::redone::Redone;
 use crate::tail::TailWrites;
 use crate::territory::{Side, Territory};
 use crate::totals::Totals;
+use crate::transactions::hints::Hints;
 use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
 use crate::units::whole;
@@ -103,6 +104,8 @@ pub(crate) struct View {
     pub totals: Totals,
     /// What other ranks told of parts of the transaction at hand.
     pub told: Option<Box<Told>>,
+    /// Who told of names of which directories.
+    pub hints: Hints,
     pub transactions: Transactions,
     /// Sessions of mounts in this process.
     pub mounts: BTreeSet<SessionId>,
@@ -143,6 +146,7 @@ impl View {
             shrunk: Vec::new(),
             heated: Vec::new(),
             told: None,
+            hints: Hints::default(),
             transactions: Transactions::default(),
             mounts: BTreeSet::new(),
             holders: Holders::default(),

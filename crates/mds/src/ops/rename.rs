@@ -5,7 +5,7 @@
 use crate::op::{Effects, Op, Park, Plan, Stop};
 use crate::ops::destroy::{Fate, lose_name, prepare};
 use crate::ops::rmdir::{end_units, is_empty_here};
-use crate::ops::{Headers, here, sync};
+use crate::ops::{Headers, sync};
 use crate::perm;
 use crate::transactions::{across, dirs};
 use crate::view::{Found, View};
@@ -100,7 +100,10 @@ fn of_several(
         }
         to => to?,
     };
-    let Ok(from) = here(find_end(view, op, parent, name))? else { return Ok(true) };
+    let at = (parent, view.name_hash(name));
+    let Ok(from) = view.at_name(op, at, |view, op| find_end(view, op, parent, name))? else {
+        return Ok(true);
+    };
     // Whoever has everything has not what lost its name elsewhere: a directory that is open there may be called the old one's parent.
     if view.territory.is_whole() {
         return Ok(false);

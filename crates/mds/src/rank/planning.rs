@@ -15,13 +15,20 @@ use crate::rank::{Inner, Pending, Rank};
 use crate::view::Found;
 use proto::reply::Reply;
 use proto::request::Request;
+use proto::request::rename_flags::EXCHANGE;
 use proto::storeio::DataOp;
-use proto::transact::Step;
+use proto::transact::{Part, Step};
 use proto::{Errno, Ino, RankId, SessionId};
 use stdx::{Now, Outbox};
 
 /// Parked operations run per step.
 const RUN_MAX: usize = 256;
+
+/// Whether a transaction may begin with what it reserves: the rename of what is probably a file, and nothing comes back for it.
+fn is_hasty(request: &Request, part: &Part) -> bool {
+    let renames = matches!(request, Request::Rename { flags, .. } if flags & EXCHANGE == 0);
+    renames && matches!(part, Part::Name { .. })
+}
 
 impl Rank {
     /// Plans an operation and does what planning came to.
@@ -282,7 +289,8 @@ impl Rank {
                 if !stdx::mutant!("mds_withheld_from_part") {
                     self.view.book.let_go(id);
                 }
-                if !self.ask_part(id, hint, *part) {
+                let hasty = is_hasty(&op.request, &part);
+                if !self.ask_part(id, hint, *part, hasty) {
                     op.failed = Some(Errno::ESTALE);
                     self.runnable.push_back(id);
                 }

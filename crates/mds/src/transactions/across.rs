@@ -417,7 +417,8 @@ fn plan_rename(
     how: u32,
 ) -> Found<Plan> {
     let to = end_to(view, op, (parent, name), (new_parent, new_name), how)?;
-    let from = match here(end_here(view, op, parent, name, true))? {
+    let at = (parent, view.name_hash(name));
+    let from = match view.at_name(op, at, |view, op| end_here(view, op, parent, name, true))? {
         Ok(from) => from,
         Err(hint) => end_there(view, op, hint, (parent, name), true)?,
     };

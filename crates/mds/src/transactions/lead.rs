@@ -4,6 +4,9 @@
 //! to wait for here. When it comes to a transaction, they reserve and tell once more, and it is planned by that. This last plan
 //! waits for nothing: whatever it comes to but that transaction gives up what is reserved. So nobody waits while he holds something.
 //!
+//! Most renames of files find nothing in their way. So theirs begin with `Prepare`, in haste: if what was asked for is not plainly to be
+//! had, or the plan comes to anything but the transaction, it begins anew with `Clear`.
+//!
 //! | phase | what happens |
 //! |---|---|
 //! | `Clear` | they are asked what their parts are |
@@ -81,6 +84,8 @@ pub(crate) struct Lead {
     /// Who has said that it has not what was asked for last.
     by: BTreeSet<RankId>,
     shares: BTreeMap<RankId, Share>,
+    /// It was asked to reserve before anybody has told anything.
+    hasty: bool,
     /// How often it has waited for sessions that are to join a rank.
     joins: u64,
 }
@@ -164,7 +169,8 @@ impl Rank {
     }
 
     /// An operation waits for what another rank tells of a part; false: there is nobody to be asked.
-    pub(crate) fn ask_part(&mut self, op: OpId, hint: Option<RankId>, part: Part) -> bool {
+    /// `hasty`: it may be reserved at once.
+    pub(crate) fn ask_part(&mut self, op: OpId, hint: Option<RankId>, part: Part, hasty: bool) -> bool {
         let me = self.view.config.rank;
         let Some(rank) = hint.filter(|rank| *rank != me).or_else(|| self.somebody()) else { return false };
         let since = self.view.wall();
@@ -177,6 +183,7 @@ impl Rank {
                 map: 0,
                 by: BTreeSet::new(),
                 shares: BTreeMap::new(),
+                hasty,
                 joins: 0,
             };
             self.leads.of.insert(op, lead);
@@ -185,7 +192,7 @@ impl Rank {
             let share = lead.shares.entry(rank).or_default();
             share.forget_sessions(&part);
             share.parts.push(part);
-            lead.phase = Phase::Clear;
+            lead.phase = if lead.hasty { Phase::Prepare } else { Phase::Clear };
         }
         self.ask_share(op, rank, 0);
         true
@@ -260,6 +267,7 @@ impl Rank {
                     lead.by.clear();
                 }
                 (share.seen, share.asked) = (seen, false);
+                self.view.hints.learn(self.view.territory.turn(), rank, &share.parts);
                 if lead.shares.values().any(|share| share.asked) {
                     return;
                 }
@@ -270,6 +278,8 @@ impl Rank {
                 };
                 if lead.phase == Phase::Above { self.ask_ways(op) } else { self.wake_operation(op, None) }
             }
+            // Clear waits for what was in the way of haste.
+            Err(Errno::EBUSY) if lead.hasty => self.clear_again(op, 0, out),
             Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
             Err(errno) => {
                 self.end_lead(op, out);
@@ -293,6 +303,7 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         let by = self.leads.of.get_mut(&op).map(|lead| {
+            self.view.hints.unlearn(lead.shares.get(&rank).map_or(&[], |share| &share.parts));
             lead.by.insert(rank);
             lead.by.clone()
         });
@@ -356,6 +367,7 @@ impl Rank {
         let id = self.new_transaction();
         if let Some(lead) = self.leads.of.get_mut(&op) {
             (lead.id, lead.phase) = (id, Phase::Cleared);
+            lead.hasty = false;
         }
     }
 
@@ -413,7 +425,12 @@ impl Rank {
     /// is planned again.
     pub(crate) fn let_votes_go(&mut self, op: OpId, out: &mut Outbox<Output>) {
         if self.has_votes(op) {
+            let hasty = self.leads.of.get(&op).is_some_and(|lead| lead.hasty);
             self.release_votes(op, out);
+            // Nothing was cleared for it: that comes first.
+            if let Some(lead) = self.leads.of.get_mut(&op).filter(|_| hasty) {
+                lead.shares.clear();
+            }
         }
     }
 

@@ -97,6 +97,7 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
 
 fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part]) -> Found<Plan> {
     let again = view.transactions.prepared().contains_key(&id);
+    let told = view.transactions.is_intended(id);
     let mut looked = Vec::with_capacity(parts.len());
     for part in parts {
         let one = match look(view, op, part, Patience::Store) {
@@ -105,7 +106,8 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
             other => other?,
         };
         let late = one.way.is_none() && view.transactions.comes_later((since, id), &one.reserved);
-        if !again && (late || !is_synced_yet(view, &one)) {
+        let unclear = !told && !is_plain(view, &one);
+        if !again && (late || unclear || !is_synced_yet(view, &one)) {
             return Err(Errno::EBUSY.into());
         }
         looked.push(one);
@@ -119,6 +121,10 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
     if reserved.is_empty() {
         return Plan::reply(Reply::Seen(seen));
     }
+    if !told {
+        let pins = std::mem::take(&mut op.pins);
+        view.transactions.intend(id, (since, leader(op)), &reserved, pins);
+    }
     let mut w = Writer::new();
     put_reserved(&reserved, &mut w);
     if stdx::mutant!("mds_prepare_not_journaled") {
@@ -128,6 +134,13 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
         Mutation::Prepared { id, leader: leader(op), parts: &w.0 }.encode(&mut view.txn.muts);
     }
     Ok(Plan::Step(Reply::Seen(seen), Effects::default()))
+}
+
+/// What may be reserved without having been asked for before: a file that nobody has open or locked. Sessions need not join another rank
+/// for it, and no directory gets another parent.
+fn is_plain(view: &View, one: &Looked) -> bool {
+    let file = one.node.is_some_and(|slot| !view.cache.node(slot).is_dir());
+    (file && one.seen.holders.is_empty()) || stdx::mutant!("mds_all_are_plain")
 }
 
 fn ask(view: &View, id: TxnId) -> Found<Plan> {

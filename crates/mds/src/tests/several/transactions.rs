@@ -6,6 +6,7 @@ mod carried;
 mod directories;
 mod elsewhere;
 mod grants;
+mod haste;
 mod numbers;
 mod removal;
 mod spread;
