@@ -164,14 +164,14 @@ impl Rank {
                     every_request!() => false,
                 };
                 let wants = if reads { wants } else { wants.without(Bits::FC) };
-                match self.grant(op.session, slot, attr, wants).with(alone) {
+                match self.grant(op, slot, attr, wants).with(alone) {
                     Bits::NONE => Grants::None,
                     bits => Grants::One(bits),
                 }
             }
             Ok(Reply::Entries { entries, .. }) if wants.has(Bits::ATTRS) => {
                 let wants = wants.without(Bits::FC);
-                let mut each = |attr: &Attr| self.grant(op.session, slot, attr, wants);
+                let mut each = |attr: &Attr| self.grant(op, slot, attr, wants);
                 let all: Box<[Bits]> =
                     entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut each)).collect();
                 if all.iter().all(|bits| bits.is_empty()) { Grants::None } else { Grants::Each(all) }
@@ -191,16 +191,17 @@ impl Rank {
         Grants::One(Bits::FS)
     }
 
-    fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
+    fn grant(&mut self, op: &Op, slot: u16, attr: &Attr, wants: Bits) -> Bits {
+        let session = op.session;
         let is_dir = FileKind::of_mode(attr.mode) == Some(FileKind::Directory);
-        let lends = is_dir && !self.view.territory.is_whole() && self.view.is_boundary(attr.ino);
-        if lends && !self.may_lend(session, attr.ino) {
-            return Bits::NONE;
-        }
+        let in_parts = is_dir && !self.view.territory.is_whole();
+        let lends = in_parts && (self.view.is_boundary(attr.ino) || self.view.is_spread(attr.ino));
+        let lent = if lends { self.may_lend(op, attr.ino) } else { Some(Vec::new()) };
+        let Some(lent) = lent else { return Bits::NONE };
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
-            || !(view.territory.is_whole() || view.may_promise_inode(attr.ino))
+            || !(view.territory.is_whole() || view.may_promise_part(attr.ino))
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)
@@ -230,7 +231,7 @@ impl Rank {
         if !bits.is_empty() {
             view.book.grant(slot, attr.ino, bits, now);
             if lends {
-                self.lends(attr.ino);
+                self.lends(attr.ino, lent);
             }
         }
         bits

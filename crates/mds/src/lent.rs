@@ -1,32 +1,32 @@
-//! What clients keep of boundaries. Their home grants it by totals that the rank of the content told; so whoever takes totals back is
-//! answered when these clients have given back what they were granted by them, or it has run out. docs/PROTOCOL.md, "Boundaries".
+//! What clients keep of directories whose content, or some part of it, is another rank's. Their home grants it by totals that the ranks
+//! of the parts told; so whoever takes totals back is answered when these clients have given back what they were granted by them, or it has
+//! run out. docs/PROTOCOL.md, "Boundaries".
 //!
-//! Absent: totals themselves (`totals.rs`), and who keeps them (`caps/book/copies.rs`); what a directory spread over several ranks shows: of
-//! that clients are granted nothing.
+//! Absent: totals themselves (`totals.rs`), and who keeps them (`caps/book/copies.rs`).
 
 use crate::caps::FADES_NS;
 use crate::caps::book::Need;
-use crate::op::Learned;
+use crate::op::Op;
 use crate::output::Output;
 use crate::rank::Rank;
 use proto::caps::{Bits, Recalled};
 use proto::message::ClientMsg;
 use proto::{Ino, RankId, SessionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Mono, Outbox};
 
-/// Boundaries remembered before it is looked which of them clients have given back.
+/// Parts remembered before it is looked which of them clients have given back.
 const LENT_MIN: usize = 4096;
 
 /// At the home, and at the rank that has the content.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
-    /// Boundaries of which clients were granted something, and whose totals say what.
-    of: BTreeMap<Ino, RankId>,
+    /// By whose totals of what parts clients were granted something of which directories.
+    of: BTreeMap<Ino, Lender>,
     /// As many were left when it was looked last.
     left: usize,
     /// What other ranks recall, and clients have not given back yet.
-    owed: Vec<(RankId, Recalled)>,
+    owed: Vec<(Lender, Recalled)>,
     /// Ranks to which the connection broke: until clients have given these back, or they have run out, no greeting says that nothing of
     /// before is kept.
     unsettled: BTreeMap<RankId, (Mono, Vec<Ino>)>,
@@ -34,6 +34,13 @@ pub(crate) struct Lent {
     lingering: Vec<(RankId, Mono, u16)>,
     /// The same of ranks of which this life does not know what they keep.
     fading: BTreeMap<RankId, Mono>,
+}
+
+/// Who told the totals of a part of a directory, which is that as a whole or one of its units.
+#[derive(Clone, Copy, Debug)]
+struct Lender {
+    rank: RankId,
+    dir: Ino,
 }
 
 impl Lent {
@@ -61,61 +68,55 @@ impl Lent {
 }
 
 impl Rank {
-    /// Whether clients may be granted something of a boundary: its home knows the totals that it shows until they are recalled. A client in
-    /// this process keeps what it has for longer than another rank waits.
-    pub(crate) fn may_lend(&self, session: SessionId, ino: Ino) -> bool {
-        let Some(kept) = self.view.totals.of(ino) else { return false };
-        let told_once = matches!(
-            self.view.learned.as_deref(),
-            Some(Learned::Totals(of, header) | Learned::Times(of, header)) if *of == ino && header != kept
-        );
-        let embedded = self.sessions.map.get(&session).is_none_or(|session| session.embedded);
-        kept.spreading.is_none() && !told_once && !embedded
+    /// Whether clients may be granted something of a directory that is not all here: its home knows the totals that it shows until they
+    /// are recalled. Returned: what other ranks told. A client in this process keeps what it has for longer than another rank waits.
+    pub(crate) fn may_lend(&self, op: &Op, ino: Ino) -> Option<Vec<(Ino, RankId)>> {
+        let embedded = self.sessions.map.get(&op.session).is_none_or(|session| session.embedded);
+        let told_once = op.heard.as_ref().is_some_and(|heard| heard.told_once);
+        if embedded || told_once { None } else { self.view.parts_told(ino) }
     }
 
-    /// Clients are granted something of a boundary.
-    pub(crate) fn lends(&mut self, ino: Ino) {
-        let Some(rank) = self.view.totals.told_by(ino) else { return };
-        if self.lent.of.insert(ino, rank).is_none() && self.lent.of.len() >= 2 * self.lent.left.max(LENT_MIN)
-        {
+    /// Clients are granted something of a directory by these.
+    pub(crate) fn lends(&mut self, dir: Ino, parts: Vec<(Ino, RankId)>) {
+        self.lent.of.extend(parts.into_iter().map(|(number, rank)| (number, Lender { rank, dir })));
+        if self.lent.of.len() >= 2 * self.lent.left.max(LENT_MIN) {
             let book = &self.view.book;
-            self.lent.of.retain(|ino, _| book.is_granted(*ino, Bits::FS));
+            self.lent.of.retain(|_, lender| book.is_granted(lender.dir, Bits::FS));
             self.lent.left = self.lent.of.len();
         }
     }
 
     /// Another rank recalls totals. Returns whether it is answered now; if not it is when clients have given back what they have by them.
     pub(crate) fn recalls_lent(&mut self, rank: RankId, recalled: &Recalled) -> bool {
-        let ino = recalled.ino;
-        if !recalled.bits.has(Bits::FS)
-            || !self.view.book.is_granted(ino, Bits::FS)
-            || stdx::mutant!("mds_lent_stays")
-        {
+        if !recalled.bits.has(Bits::FS) || stdx::mutant!("mds_lent_stays") {
             return true;
         }
-        self.take_back_lent(ino);
-        self.lent.owed.push((rank, recalled.clone()));
+        let Some(Lender { dir, .. }) = self.lent.of.remove(&recalled.ino) else { return true };
+        if !self.view.book.is_granted(dir, Bits::FS) {
+            return true;
+        }
+        self.take_back_lent(dir);
+        self.lent.owed.push((Lender { rank, dir }, recalled.clone()));
         false
     }
 
-    fn take_back_lent(&mut self, ino: Ino) {
-        self.lent.of.remove(&ino);
+    fn take_back_lent(&mut self, dir: Ino) {
         let now = self.view.now.mono;
-        self.view.book.recall_others(None, &Need::of(ino, Bits::FS), now);
+        self.view.book.recall_others(None, &Need::of(dir, Bits::FS), now);
     }
 
     /// The connection to a rank is gone, and what it told counts no more.
     pub(crate) fn lent_lost(&mut self, rank: RankId) {
-        self.lent.owed.retain(|(of, recalled)| {
-            if *of == rank {
-                self.lent.of.insert(recalled.ino, rank);
+        self.lent.owed.retain(|(lender, recalled)| {
+            if lender.rank == rank {
+                self.lent.of.insert(recalled.ino, *lender);
             }
-            *of != rank
+            lender.rank != rank
         });
         let book = &self.view.book;
-        let lent = self.lent.of.iter().filter(|(_, of)| **of == rank).map(|(ino, _)| *ino);
-        let inos: Vec<Ino> = lent.filter(|ino| book.is_granted(*ino, Bits::FS)).collect();
-        self.lent.of.retain(|_, of| *of != rank);
+        let lent = self.lent.of.values().filter(|lender| lender.rank == rank).map(|lender| lender.dir);
+        let inos: BTreeSet<Ino> = lent.filter(|dir| book.is_granted(*dir, Bits::FS)).collect();
+        self.lent.of.retain(|_, lender| lender.rank != rank);
         for ino in &inos {
             self.take_back_lent(*ino);
         }
@@ -132,10 +133,10 @@ impl Rank {
         let book = &self.view.book;
         let is_kept = |ino: Ino| book.is_granted(ino, Bits::FS);
         let mut returned: BTreeMap<RankId, Vec<_>> = BTreeMap::new();
-        self.lent.owed.retain(|(rank, recalled)| {
-            let kept = is_kept(recalled.ino);
+        self.lent.owed.retain(|(lender, recalled)| {
+            let kept = is_kept(lender.dir);
             if !kept {
-                returned.entry(*rank).or_default().push(recalled.returned(recalled.bits));
+                returned.entry(lender.rank).or_default().push(recalled.returned(recalled.bits));
             }
             kept
         });

@@ -45,6 +45,8 @@ pub(crate) struct Heard {
     pub learned: Option<Box<Learned>>,
     /// Headers of a spread directory and its units, which come one after the other: their owners may not say when they change.
     pub units: BTreeMap<Ino, FragHeader>,
+    /// It was planned by something of these that this rank goes by no more, or never did.
+    pub told_once: bool,
     /// Directories whose content is not placed by slots, or of which nobody knows.
     pub inherits: Vec<Ino>,
     /// The directory that its home says its session has open for reading.

@@ -413,7 +413,17 @@ impl View {
 
     /// Whether what is granted of an inode would have to be taken back soon.
     pub(crate) fn is_leaving(&self, ino: Ino) -> bool {
-        self.territory.leaving().is_some_and(|part| self.begins(ino, part) || self.is_inode_below(ino, part))
+        let is_of =
+            |part| self.begins(ino, part) || self.has_unit(ino, part) || self.is_inode_below(ino, part);
+        self.territory.leaving().is_some_and(is_of)
+    }
+
+    /// Whether that is a unit of the directory: what is granted of all of it shows the unit, too.
+    pub(crate) fn has_unit(&self, dir: Ino, part: Part) -> bool {
+        match part {
+            Part::Of(top) => self.cache.outer(top) == dir && !stdx::mutant!("mds_unit_leaves_granted"),
+            Part::Slots { .. } => false,
+        }
     }
 
     /// Whether the content of that directory is of it by itself, as far as that is known.
@@ -468,13 +478,18 @@ impl View {
     }
 
     /// The same of an inode whose content may be elsewhere.
-    #[cold]
     pub(crate) fn may_promise_inode(&mut self, ino: Ino) -> bool {
+        self.may_promise_part(ino) && !self.is_spread(ino)
+    }
+
+    /// The same of one that may be a directory in several parts, here and elsewhere.
+    #[cold]
+    pub(crate) fn may_promise_part(&mut self, ino: Ino) -> bool {
         let Some(slot) = self.cache.by_ino(ino) else { return false };
         let home = self.cache.node(slot).dir;
         self.side(home) == Some(Side::Mine)
             && !self.is_leaving(ino)
-            && !self.is_spread(ino)
+            && self.spreading != Some(ino)
             && !self.transactions.has_in(ino)
             && !self.transactions.is_reserved(ino)
     }

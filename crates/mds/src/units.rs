@@ -10,12 +10,12 @@
 use crate::cache::dir::{self, Dir};
 use crate::cache::table::Table;
 use crate::cache::{Cache, node};
-use crate::op::{LoadKey, Park, Stop};
+use crate::op::{Learned, LoadKey, Park, Stop};
 use crate::territory::Side;
 use crate::view::{Found, View, park};
 use proto::cluster::Unit;
 use proto::header::{FragHeader, Spread, Spreading};
-use proto::{Frag, Ino, NameHash};
+use proto::{Frag, Ino, NameHash, RankId};
 use stdx::Wall;
 
 /// The whole of a directory.
@@ -270,6 +270,38 @@ impl View {
         }
         sum.change = sum.change.wrapping_add(changes);
         Ok(sum)
+    }
+
+    /// Parts of a directory that other ranks have, and who told their totals, which it goes by until they are recalled. None: it does not
+    /// go by all of them, or something is under way.
+    pub(crate) fn parts_told(&self, dir: Ino) -> Option<Vec<(Ino, RankId)>> {
+        let mut parts = Vec::new();
+        let told = |number| self.totals.told_by(number).map(|rank| (number, rank));
+        let own = if self.is_boundary(dir) {
+            parts.push(told(dir)?);
+            self.totals.of(dir)?
+        } else {
+            let slot = self.cache.find_dir(dir).filter(|slot| self.cache.dir(*slot).has(dir::HEADER))?;
+            &self.cache.dir(slot).header
+        };
+        for (number, frag) in own.spread().into_iter().flat_map(Spread::all) {
+            match self.side_of_unit((number, Unit { dir, frag })) {
+                Some(Side::Sealed) => return None,
+                Some(Side::Other(_)) => parts.push(told(number)?),
+                Some(Side::Mine) | None => {}
+            }
+        }
+        Some(parts)
+    }
+
+    /// Whether something that was told for the operation at hand is not what this rank goes by.
+    pub(crate) fn is_told_once(&self) -> bool {
+        let is_kept = |dir: Ino, header: &FragHeader| self.totals.of(dir) == Some(header);
+        let learned = match self.learned.as_deref() {
+            Some(Learned::Totals(dir, header) | Learned::Times(dir, header)) => is_kept(*dir, header),
+            Some(_) | None => true,
+        };
+        !(learned && self.learned_units.iter().all(|(number, header)| is_kept(*number, header)))
     }
 
     /// The sum of the change counters of a directory's units.

@@ -116,25 +116,36 @@ impl Dir {
 /// Lives of ranks among which numbers behind those of later lives are divided.
 const LIVES: u64 = 1 << 10;
 
+/// From here on the numbers of an incarnation are divided so; those before are its own.
+const SHARED_FROM: u64 = 3 << (Incarnation::CHANGE_BITS - 2);
+
 /// A version or change counter after the next change: +1, and a jump with an incarnation's first, so
 /// that no number ever names two contents. A tail that was lost undurable may have used numbers up to
 /// 2^20 ahead; two such lives in a row must not use the same ones, hence the second term.
 ///
-/// Behind a number of a later life, which another rank's was, that is no help: there each life has the numbers that leave its own
-/// incarnation as their rest, so that what it counts and loses no other rank counts again.
+/// Behind a number of a later life, which another rank's was, that is no help. So the last quarter of the numbers of an incarnation is
+/// everybody's: there each life has those that leave its own incarnation as their rest. What it counts and loses no other rank counts
+/// again, nor does the life whose numbers these are (seed 314 of several ranks).
 pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> u64 {
     let jump = !jumped && !stdx::mutant!("mds_version_no_jump");
-    let shared = !counts_by_one(last, incarnation);
-    if shared {
-        let least = last + if jump { Version::INCARNATION_STEP } else { 1 };
-        return least + (incarnation.0 % LIVES + LIVES - least % LIVES) % LIVES;
+    if counts_by_one(last, incarnation) {
+        return if jump {
+            (last + Version::INCARNATION_STEP).max(incarnation.first_change())
+        } else {
+            last + 1
+        };
     }
-    if jump { (last + Version::INCARNATION_STEP).max(incarnation.first_change()) } else { last + 1 }
+    let shared = |least: u64| {
+        let least = least.max((least >> Incarnation::CHANGE_BITS << Incarnation::CHANGE_BITS) + SHARED_FROM);
+        least + (incarnation.0 % LIVES + LIVES - least % LIVES) % LIVES
+    };
+    // The rest may be above the quarter's end: once more, in the next one.
+    shared(shared(last + if jump { Version::INCARNATION_STEP } else { 1 }))
 }
 
 /// Whether the next number is the next one.
 pub(crate) const fn counts_by_one(last: u64, incarnation: Incarnation) -> bool {
-    last >> Incarnation::CHANGE_BITS <= incarnation.0
+    last + 1 < incarnation.first_change() + SHARED_FROM
 }
 
 impl Slot for Dir {
@@ -161,9 +172,32 @@ mod tests {
         assert_eq!(all.len(), 8_000);
         assert!(all.first().is_some_and(|number| *number >= last + Version::INCARNATION_STEP));
         assert!(all.last().is_some_and(|number| *number < Incarnation(31).first_change()));
+        // What they have counted and lost the life does not give whose numbers these are.
+        let own = (0..2_000).scan(next_number(last, false, Incarnation(30)), |number, _| {
+            Some(std::mem::replace(number, next_number(*number, true, Incarnation(30))))
+        });
+        assert!(own.into_iter().all(|number| !all.contains(&number)));
+        let behind = next_number(*all.last().expect("some"), false, Incarnation(30));
+        assert!(behind % LIVES == 30 && !all.contains(&behind));
         // Its own, and those of lives before it, it counts one by one.
         assert_eq!(next_number(last, true, Incarnation(30)), last + 1);
         assert_eq!(next_number(last, false, Incarnation(31)), Incarnation(31).first_change());
         assert!(counts_by_one(last, Incarnation(30)) && !counts_by_one(last, Incarnation(29)));
+    }
+
+    #[test]
+    fn numbers_rise_from_quarter_to_quarter() {
+        let (life, mut last) = (Incarnation(30), Incarnation(30).first_change() + SHARED_FROM - 3);
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            last = next_number(last, true, life);
+            all.push(last - life.first_change());
+        }
+        assert_eq!(all[..2], [SHARED_FROM - 2, SHARED_FROM - 1]);
+        assert!(all[2..].iter().all(|number| *number >= SHARED_FROM && number % LIVES == 30));
+        assert!(all.is_sorted_by(|one, next| one < next));
+        let end = Incarnation(31).first_change() - 1;
+        let next = next_number(end, true, life);
+        assert!(next >= Incarnation(31).first_change() + SHARED_FROM && next % LIVES == 30);
     }
 }

@@ -105,9 +105,11 @@ impl Rank {
         let (mut needs, mut looked) = (Vec::new(), 0);
         while let Some(held) = self.view.book.held_in(part) {
             looked += held.len();
-            let below = held
-                .into_iter()
-                .filter(|ino| self.view.begins(*ino, of) || self.view.is_inode_below(*ino, of));
+            let below = held.into_iter().filter(|ino| {
+                self.view.begins(*ino, of)
+                    || self.view.has_unit(*ino, of)
+                    || self.view.is_inode_below(*ino, of)
+            });
             needs.extend(below.map(all));
             part += 1;
             if looked >= self.looks() {

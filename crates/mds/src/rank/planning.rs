@@ -130,6 +130,9 @@ impl Rank {
         if !self.view.transactions.joins.is_empty() {
             self.say_joins(out);
         }
+        if let Some(heard) = &mut op.heard {
+            heard.told_once = self.view.is_told_once();
+        }
         self.view.learned = None;
         self.view.told = None;
         self.view.transactions.own = None;

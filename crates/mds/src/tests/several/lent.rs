@@ -1,9 +1,10 @@
-//! What clients keep of directories whose content is another rank's.
+//! What clients keep of directories whose content, or a part of it, is another rank's.
 //!
 //! Absent: totals themselves (`totals.rs`).
 
 use super::*;
 use crate::caps::FADES_NS;
+use crate::op::Op;
 use proto::caps::Recalled;
 
 /// A directory whose content is rank 1's, of which a client of rank 0 was granted everything.
@@ -134,14 +135,117 @@ fn a_client_of_the_process_keeps_nothing_of_a_boundary() {
     c.stat(dir);
     let rank = &c.worlds[0].rank;
     let (session, _) = rank.sessions.map.iter().find(|(_, session)| session.embedded).expect("one");
-    assert!(rank.view.totals.of(dir.ino).is_some() && !rank.may_lend(*session, dir.ino));
+    let by = |session| {
+        let request = Request::GetAttr { node: dir };
+        Op::new(0, (session, Tid(1)), Cred::ROOT, request, Mono(0))
+    };
+    assert!(rank.view.totals.of(dir.ino).is_some());
+    assert_eq!(rank.may_lend(&by(*session), dir.ino), None);
+    let (session, _) = rank.sessions.map.iter().find(|(_, session)| !session.embedded).expect("one");
+    assert_eq!(rank.may_lend(&by(*session), dir.ino), Some(vec![(dir.ino, RankId(1))]));
+}
+
+/// A directory of rank 0's with a part at rank 1, of which a client of rank 0 was granted everything.
+fn lent_in_parts() -> (Cluster, NodeRef) {
+    let (mut c, dir) = Cluster::with_spread(8);
+    c.greet(0, Peer::User(Cred { uid: 7, gid: 7, groups: Vec::new() }), Bits::ATTRS);
+    c.stat(dir);
+    assert_eq!(granted(&mut c, dir), Bits::ATTRS);
+    (c, dir)
+}
+
+/// That number of a part which is that rank's.
+fn part_of(c: &Cluster, dir: NodeRef, rank: usize) -> (Ino, u64) {
+    let spread = c.worlds[0].rank.view.cache.spread(dir.ino).expect("it is spread");
+    let is_own = |frag: Frag| {
+        let entry = c.map.entries.get(&Unit { dir: dir.ino, frag });
+        entry.map_or(0, |entry| usize::from(entry.rank.0)) == rank
+    };
+    let (number, frag) = spread.all().find(|(_, frag)| is_own(*frag)).expect("a part");
+    (number, frag.prefix >> 63)
+}
+
+/// Whichever part it is, and whoever makes something in it.
+#[test]
+fn a_client_keeps_a_directory_in_parts_until_one_changes() {
+    for rank in 0..2 {
+        let (mut c, dir) = lent_in_parts();
+        let (_, half) = part_of(&c, dir, rank);
+        let name = c.name_in(half, 0);
+        let request = Request::MkNod { parent: dir, name: n(&name), new: mode(0o100_644) };
+        let tid = c.start(rank, EMBEDDED, request);
+        c.pass(50);
+        assert_eq!(c.take_answer(rank, EMBEDDED, tid), None, "{rank}: a client may still show what was");
+        let list = recalled(&mut c, dir);
+        assert!(list.iter().any(|item| item.bits.has(Bits::FS)), "{list:?}");
+        give_back(&mut c, &list);
+        assert!(matches!(c.wait(rank, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+        assert_eq!(c.stat(dir).size, 10);
+        c.pass(3_000);
+        c.stat(dir);
+        assert_eq!(granted(&mut c, dir), Bits::ATTRS);
+    }
+}
+
+/// Whoever has it then knows nothing of these clients.
+#[test]
+fn a_part_leaves_when_nobody_keeps_anything_of_the_whole() {
+    let (mut c, dir) = lent_in_parts();
+    let (number, half) = part_of(&c, dir, 0);
+    c.inject(0, Input::Move { dir: number, to: RankId(1) });
+    c.pass(50);
+    let name = c.name_in(half, 0);
+    let request = Request::MkNod { parent: dir, name: n(&name), new: mode(0o100_644) };
+    let tid = c.start(1, EMBEDDED, request);
+    assert_eq!(c.wait(1, EMBEDDED, tid), NOT_MINE(0), "it is not there yet");
+    assert_eq!(granted(&mut c, dir), Bits::NONE);
+    let list = recalled(&mut c, dir);
+    assert!(list.iter().any(|item| item.bits.has(Bits::FS)), "{list:?}");
+    give_back(&mut c, &list);
+    c.come_to_rest();
+    assert_eq!(c.units(dir), [(1, 1), (1, 1)], "{:?}", c.worlds[0].notes);
+    c.pass(3_000);
+    c.stat(dir);
+    assert_eq!(granted(&mut c, dir), Bits::ATTRS);
+}
+
+#[test]
+fn a_directory_in_parts_is_merged_when_nobody_keeps_anything_of_it() {
+    let (mut c, dir) = lent_in_parts();
+    c.inject(0, Input::Merge { dir: dir.ino });
+    c.pass(200);
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some(), "a client may still show what was");
+    let list = recalled(&mut c, dir);
+    give_back(&mut c, &list);
+    c.come_to_rest();
+    c.pass(200);
+    assert_eq!(c.worlds[0].rank.view.cache.spread(dir.ino), None, "{:?}", c.worlds[0].notes);
+}
+
+/// The connection to the rank of a part breaks: that does not change anything while a client may show what was.
+#[test]
+fn a_home_whose_clients_keep_something_of_parts_greets_later() {
+    let (mut c, dir) = lent_in_parts();
+    let (_, half) = part_of(&c, dir, 1);
+    lose_link(&mut c);
+    let name = c.name_in(half, 0);
+    let request = Request::MkNod { parent: dir, name: n(&name), new: mode(0o100_644) };
+    let tid = c.start(1, EMBEDDED, request);
+    c.pass(50);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
+    let list = recalled(&mut c, dir);
+    give_back(&mut c, &list);
+    c.pass(20);
+    assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
 }
 
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_lent_are_caught() {
-    let defects: [(&str, fn()); 4] = [
+    let defects: [(&str, fn()); 6] = [
         ("mds_lent_stays", a_client_keeps_a_boundary_until_its_content_changes),
+        ("mds_lent_stays", a_client_keeps_a_directory_in_parts_until_one_changes),
+        ("mds_unit_leaves_granted", a_part_leaves_when_nobody_keeps_anything_of_the_whole),
         ("mds_greets_with_lent", a_home_with_clients_greets_later),
         ("mds_greets_with_lent", a_home_with_silent_clients_greets_when_theirs_has_run_out),
         ("mds_lent_ends_with_life", what_a_former_life_granted_runs_out),
