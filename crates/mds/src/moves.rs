@@ -480,7 +480,7 @@ impl Rank {
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => {
                 self.moves.current.as_ref()?.id?;
-                self.view.territory.leave(Some((part, false)));
+                self.view.territory.leave(Some((part, false)), unit.dir);
                 Some(Phase::Recall { part: 0, found: false })
             }
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
@@ -684,7 +684,7 @@ impl Rank {
         self.view.book.operation_ended(RECALLS);
         self.moves.unseen.give_up();
         self.moves.emptied = Vec::new();
-        self.view.territory.leave(None);
+        self.view.territory.leave(None, Ino::NONE);
         if done {
             self.look_again(one.ops)
         } else {

@@ -63,6 +63,8 @@ pub(crate) struct Territory {
     placing: bool,
     /// What is on its way to another rank, and whether that is sealed.
     leaving: Option<(Part, bool)>,
+    /// The directory whose content, or a unit of it, that is. The cache may forget what a unit is of.
+    leaving_of: Ino,
     /// There are entries of parts of directories.
     units: bool,
     /// Directories that are gone, of whose parts there are entries yet.
@@ -86,6 +88,7 @@ impl Territory {
             others: false,
             placing: false,
             leaving: None,
+            leaving_of: Ino::NONE,
             units: false,
             gone: BTreeSet::new(),
             merged: BTreeSet::new(),
@@ -134,8 +137,9 @@ impl Territory {
         true
     }
 
-    /// From here on that is on its way; `sealed`: nobody is served from it.
-    pub(crate) fn leave(&mut self, leaving: Option<(Part, bool)>) {
+    /// From here on that is on its way; `sealed`: nobody is served from it. `of`: the directory whose content, or a unit of it, that is.
+    pub(crate) fn leave(&mut self, leaving: Option<(Part, bool)>, of: Ino) {
+        self.leaving_of = of;
         self.seals += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
         self.leaving = leaving;
         self.look_again();
@@ -418,10 +422,10 @@ impl View {
         self.territory.leaving().is_some_and(is_of)
     }
 
-    /// Whether that is a unit of the directory: what is granted of all of it shows the unit, too.
+    /// Whether what is on its way is a unit of the directory: what is granted of all of it shows the unit, too.
     pub(crate) fn has_unit(&self, dir: Ino, part: Part) -> bool {
         match part {
-            Part::Of(top) => self.cache.outer(top) == dir && !stdx::mutant!("mds_unit_leaves_granted"),
+            Part::Of(_) => self.territory.leaving_of == dir && !stdx::mutant!("mds_unit_leaves_granted"),
             Part::Slots { .. } => false,
         }
     }
@@ -573,7 +577,7 @@ mod tests {
         assert_eq!(one.of_number(Ino::orphans(RankId(2))), other(2));
         assert_eq!(one.of_number(Ino(5000)), Some(Side::Mine));
         assert_eq!(one.of_number(Ino(5001)), None, "it inherits");
-        one.leave(Some((Part::Of(Ino(5000)), true)));
+        one.leave(Some((Part::Of(Ino(5000)), true)), Ino(5000));
         assert_eq!(one.of_number(Ino(5000)), Some(Side::Sealed));
     }
 }

@@ -86,10 +86,7 @@ impl Rank {
                     }
                 }
                 // What is reserved in a unit is so under its directory's number.
-                let of = match part {
-                    Part::Of(number) => self.view.cache.outer(number),
-                    Part::Slots { .. } => Ino::NONE,
-                };
+                let of = self.moves.current.as_ref().map_or(Ino::NONE, |one| one.unit.dir);
                 let decided = |dir| {
                     (dir == of && !stdx::mutant!("mds_reserved_unit_moves")) || self.view.is_below(dir, part)
                 };

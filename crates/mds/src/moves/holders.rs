@@ -145,7 +145,7 @@ impl Rank {
         let one = self.moves.current.as_ref()?;
         let (id, to) = (one.id?, one.to?);
         if one.found.sessions.is_empty() {
-            return Some(self.seal_part(one.part));
+            return Some(self.seal_part(one.part, one.unit.dir));
         }
         let sessions: Vec<SessionId> = one.found.sessions.iter().copied().collect();
         let version = self.view.territory.version();
@@ -160,8 +160,9 @@ impl Rank {
     pub(super) fn sessions_joined(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
         match self.moves.heard.take()? {
             true => {
-                let part = self.moves.current.as_ref()?.part;
-                Some(self.seal_part(part))
+                let one = self.moves.current.as_ref()?;
+                let (part, of) = (one.part, one.unit.dir);
+                Some(self.seal_part(part, of))
             }
             false => {
                 self.ask_sessions(JOIN_NS, out);
@@ -170,8 +171,8 @@ impl Rank {
         }
     }
 
-    fn seal_part(&mut self, part: Part) -> Phase {
-        self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))));
+    fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
+        self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))), of);
         Phase::Drain(InUse::FIRST)
     }
 
