@@ -695,7 +695,17 @@ impl Rank {
             let may_serve = serves(info.state) || failed;
             **rank != me && may_serve && !stdx::mutant!("mds_ranks_not_awaited")
         });
-        self.peers.unheard = others.map(|(rank, info)| (*rank, info.incarnation)).collect();
+        let unheard: BTreeMap<RankId, Incarnation> =
+            others.map(|(rank, info)| (*rank, info.incarnation)).collect();
+        // One that begins to live keeps no replica; but the clients of its life before may go by what the life before of this one told.
+        let begins = |info: &RankInfo| {
+            matches!(info.state, RankState::Replay | RankState::Resolve | RankState::Damaged)
+                && !stdx::mutant!("mds_beginners_clients_forgotten")
+        };
+        let beginners = map.ranks.iter().filter(|(rank, info)| **rank != me && begins(info));
+        let beginners: Vec<RankId> = beginners.map(|(rank, _)| *rank).collect();
+        self.peers.unheard = unheard;
+        beginners.into_iter().for_each(|rank| self.fades_later(rank));
     }
 
     /// Whether a session may ask that at all: ranks ask for little, and nobody else for what they do.

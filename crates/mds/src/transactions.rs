@@ -139,11 +139,6 @@ impl Transactions {
         self.loose.extend(before.into_iter().flat_map(|intent| intent.pins));
     }
 
-    /// Whether that one has told what it means to do, and nobody has forgotten it.
-    pub(crate) fn is_intended(&self, id: TxnId) -> bool {
-        self.intents.contains_key(&id)
-    }
-
     /// What another rank meant to do it will say again, if it still does.
     pub(crate) fn forget_intents(&mut self, leader: RankId) {
         let of_leader = self.intents.extract_if(.., |_, intent| intent.leader == leader);

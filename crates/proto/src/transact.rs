@@ -93,8 +93,9 @@ pub enum Change {
 pub enum Step {
     /// Take back what clients keep of these parts, and tell what they are.
     Clear { since: Wall, parts: Vec<Part> },
-    /// Reserve them, and tell what they are. `map`: by an older map of the cluster that is not to be done; 0: by any.
-    Prepare { since: Wall, map: u64, parts: Vec<Part> },
+    /// Reserve them, and tell what they are. `map`: by an older map of the cluster that is not to be done; 0: by any. `hasty`: they were not
+    /// cleared.
+    Prepare { since: Wall, map: u64, hasty: bool, parts: Vec<Part> },
     /// It is committed: carry this out.
     Commit { changes: Vec<Change> },
     /// It is given up.
@@ -256,8 +257,8 @@ impl Step {
                 w.u8(1).i64(since.0);
                 list(parts, w, Part::encode);
             }
-            Self::Prepare { since, map, parts } => {
-                w.u8(2).i64(since.0).u64(*map);
+            Self::Prepare { since, map, hasty, parts } => {
+                w.u8(2).i64(since.0).u64(*map).bool(*hasty);
                 list(parts, w, Part::encode);
             }
             Self::Commit { changes } => put_changes(changes, w.u8(3)),
@@ -277,7 +278,12 @@ impl Step {
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
             1 => Self::Clear { since: Wall(r.i64()?), parts: take_list(r, Part::decode)? },
-            2 => Self::Prepare { since: Wall(r.i64()?), map: r.u64()?, parts: take_list(r, Part::decode)? },
+            2 => Self::Prepare {
+                since: Wall(r.i64()?),
+                map: r.u64()?,
+                hasty: r.bool()?,
+                parts: take_list(r, Part::decode)?,
+            },
             3 => Self::Commit { changes: take_changes(r)? },
             4 => Self::Abort,
             5 => Self::Ask,
@@ -402,7 +408,7 @@ mod tests {
         ];
         let steps = [
             Step::Clear { since, parts: parts() },
-            Step::Prepare { since, map: 9, parts: parts() },
+            Step::Prepare { since, map: 9, hasty: true, parts: parts() },
             Step::Commit { changes },
             Step::Abort,
             Step::Ask,

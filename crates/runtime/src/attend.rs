@@ -108,8 +108,9 @@ impl Port for SocketPort {
 
     fn offer(&self, messages: Vec<ClientMsg>) -> Result<bool, PortError> {
         let waiting = if thread::current().id() == self.reader {
+            let waiting = self.shared.pipe.put(&messages, ClientMsg::encode);
             lock(&self.attendant.written).push(Arc::clone(&self.shared));
-            self.shared.pipe.put(&messages, ClientMsg::encode)
+            waiting
         } else {
             self.shared.pipe.send(&messages, ClientMsg::encode)
         };
@@ -183,6 +184,22 @@ impl fmt::Debug for Attended {
     }
 }
 
+/// The thread's end, which may be that a sink panicked: whoever is open then hears that it is over.
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        let mut running = lock(&self.attendant.running);
+        // Another thread may have begun meanwhile.
+        if running.as_ref().is_some_and(|running| running.thread == thread::current().id())
+            && let Some(running) = running.take()
+        {
+            self.open.extend(running.arrived);
+        }
+        drop(running);
+        std::mem::take(&mut self.open).into_values().for_each(Attended::end);
+        self.attendant.flush();
+    }
+}
+
 struct Rounds {
     attendant: Arc<Attendant>,
     poll: Poll,
@@ -199,7 +216,8 @@ impl Rounds {
             let timeout = (!ready.is_empty()).then_some(Duration::ZERO);
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_no_epoll) => return self.give_up(),
+                // Nothing is heard any more.
+                Err(_no_epoll) => return,
                 Ok(()) => {}
             }
             self.take_in();
@@ -234,15 +252,6 @@ impl Rounds {
         ended.into_iter().for_each(Attended::end);
         self.attendant.flush();
         more
-    }
-
-    /// Nothing is heard any more: all end.
-    fn give_up(mut self) {
-        if let Some(running) = lock(&self.attendant.running).take() {
-            self.open.extend(running.arrived);
-        }
-        self.open.into_values().for_each(Attended::end);
-        self.attendant.flush();
     }
 
     fn take_in(&mut self) {

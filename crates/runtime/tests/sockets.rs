@@ -683,3 +683,31 @@ fn one_thread_attends_to_all_connections_of_a_connector_while_there_are_any() {
     drop(again.more.wait_while(ended, |n| *n == 0).expect("lock"));
     assert!(askers.iter().all(|asker| *asker.ended.lock().expect("lock") == 0), "who closed is not told");
 }
+
+struct Panicking;
+
+impl Sink for Panicking {
+    fn messages(&self, _: Vec<ServerMsg>) {
+        panic!("as a caller's callback may");
+    }
+
+    fn disconnected(&self) {}
+}
+
+/// Nobody would read for any of them, nor for those that come later.
+#[test]
+fn all_connections_end_with_a_thread_that_panics() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (_echo, listener) = listen(&unix(&dir));
+    let connector = SocketConnector::new(listener.addrs()[0].clone());
+    let other = Arc::new(Mailbox::default());
+    let port = connector.connect(other.clone()).expect("connect");
+    let ends = connector.connect(Arc::new(Panicking)).expect("connect");
+    ends.send(vec![read(0, 1)], &mut Vec::new()).expect("send");
+    other.wait(|r| r.1 == 1);
+    assert!(matches!(port.send(vec![read(0, 1)], &mut Vec::new()), Err(PortError::Lost)));
+    let again = Arc::new(Mailbox::default());
+    let port = connector.connect(again.clone()).expect("connect");
+    port.send(vec![read(0, 1)], &mut Vec::new()).expect("send");
+    again.wait(|r| r.0.len() == 1);
+}

@@ -128,12 +128,10 @@ const SHARED_FROM: u64 = 3 << (Incarnation::CHANGE_BITS - 2);
 /// again, nor does the life whose numbers these are (seed 314 of several ranks).
 pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> u64 {
     let jump = !jumped && !stdx::mutant!("mds_version_no_jump");
-    if counts_by_one(last, incarnation) {
-        return if jump {
-            (last + Version::INCARNATION_STEP).max(incarnation.first_change())
-        } else {
-            last + 1
-        };
+    let own =
+        if jump { (last + Version::INCARNATION_STEP).max(incarnation.first_change()) } else { last + 1 };
+    if own < incarnation.first_change() + SHARED_FROM {
+        return own;
     }
     let shared = |least: u64| {
         let least = least.max((least >> Incarnation::CHANGE_BITS << Incarnation::CHANGE_BITS) + SHARED_FROM);
@@ -196,6 +194,10 @@ mod tests {
         assert_eq!(all[..2], [SHARED_FROM - 2, SHARED_FROM - 1]);
         assert!(all[2..].iter().all(|number| *number >= SHARED_FROM && number % LIVES == 30));
         assert!(all.is_sorted_by(|one, next| one < next));
+        // Nor does a jump lead among those of others.
+        let near = life.first_change() + SHARED_FROM - Version::INCARNATION_STEP + 20;
+        let jumps = [Incarnation(20), life].map(|life| next_number(near, false, life));
+        assert_eq!(jumps.map(|number| number % LIVES), [20, 30]);
         let end = Incarnation(31).first_change() - 1;
         let next = next_number(end, true, life);
         assert!(next >= Incarnation(31).first_change() + SHARED_FROM && next % LIVES == 30);

@@ -24,6 +24,13 @@ use stdx::{Now, Outbox};
 /// Parked operations run per step.
 const RUN_MAX: usize = 256;
 
+/// Whether what a rank keeps of what it asks to be changed is taken back from it as from any other: its clients may go by that.
+pub(crate) fn gives_back_itself(request: &Request) -> bool {
+    let sets_times =
+        matches!(request, Request::SetTimes { .. }) && !stdx::mutant!("mds_times_set_under_lent");
+    sets_times || matches!(request, Request::Transact { .. })
+}
+
 /// Whether a transaction may begin with what it reserves: the rename of what is probably a file, and nothing comes back for it.
 fn is_hasty(request: &Request, part: &Part) -> bool {
     let renames = matches!(request, Request::Rename { flags, .. } if flags & EXCHANGE == 0);
@@ -34,9 +41,8 @@ impl Rank {
     /// Plans an operation and does what planning came to.
     pub(crate) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         // It may have come before its session had a place.
-        // What a rank keeps by itself of what it asks to be changed is taken back from it as from any other.
         if op.place.is_none()
-            && !matches!(op.request, Request::Transact { .. })
+            && !gives_back_itself(&op.request)
             && let Some(session) = self.sessions.map.get(&op.session)
         {
             op.place = session.place;

@@ -8,6 +8,7 @@ use crate::input::ConnId;
 use crate::op::Op;
 use crate::output::Output;
 use crate::rank::Rank;
+use crate::rank::planning::gives_back_itself;
 use crate::session::Admitted;
 use proto::message::{ClientMsg, Told};
 use proto::request::{Request, open_flags};
@@ -127,7 +128,7 @@ impl Rank {
             let Some(again) = self.sessions.map.get_mut(&id) else { return };
             session = again;
         }
-        let place = session.place.filter(|_| !matches!(request, Request::Transact { .. }));
+        let place = session.place.filter(|_| !gives_back_itself(&request));
         let (embedded, checked) = (session.embedded, session.check.is_some());
         let of_rank = session.rank.map(|(rank, _)| rank);
         if let Some(check) = &session.check {

@@ -203,10 +203,10 @@ impl Rank {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
         share.asked = true;
-        let (since, map, parts) = (lead.since, lead.map, share.parts.clone());
+        let (since, map, hasty, parts) = (lead.since, lead.map, lead.hasty, share.parts.clone());
         let step = match lead.phase {
             Phase::Clear | Phase::Cleared => Step::Clear { since, parts },
-            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, map, parts },
+            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, map, hasty, parts },
         };
         let request = Request::Transact { id: lead.id, step };
         self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);

@@ -66,7 +66,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Foun
     view.transactions.own = Some(id);
     let planned = match step {
         Step::Clear { since, parts } => clear(view, op, (id, *since), parts),
-        Step::Prepare { since, parts, .. } => prepare(view, op, (id, *since), parts),
+        Step::Prepare { since, hasty, parts, .. } => prepare(view, op, (id, *since), (parts, *hasty)),
         Step::Commit { changes } => commit(view, id, changes),
         Step::Ask => ask(view, id),
         Step::Abort => Plan::reply(Reply::Ok),
@@ -95,9 +95,13 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
     Plan::reply(Reply::Seen(looked.into_iter().map(|one| one.seen).collect()))
 }
 
-fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part]) -> Found<Plan> {
+fn prepare(
+    view: &mut View,
+    op: &mut Op,
+    (id, since): (TxnId, Wall),
+    (parts, hasty): (&[Part], bool),
+) -> Found<Plan> {
     let again = view.transactions.prepared().contains_key(&id);
-    let told = view.transactions.is_intended(id);
     let mut looked = Vec::with_capacity(parts.len());
     for part in parts {
         let one = match look(view, op, part, Patience::Store) {
@@ -106,7 +110,7 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
             other => other?,
         };
         let late = one.way.is_none() && view.transactions.comes_later((since, id), &one.reserved);
-        let unclear = !told && !is_plain(view, &one);
+        let unclear = hasty && !is_plain(view, &one);
         if !again && (late || unclear || !is_synced_yet(view, &one)) {
             return Err(Errno::EBUSY.into());
         }
@@ -121,7 +125,7 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
     if reserved.is_empty() {
         return Plan::reply(Reply::Seen(seen));
     }
-    if !told {
+    if hasty {
         let pins = std::mem::take(&mut op.pins);
         view.transactions.intend(id, (since, leader(op)), &reserved, pins);
     }

@@ -128,6 +128,49 @@ fn what_a_former_life_granted_runs_out() {
     assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
 }
 
+/// All ranks die, and the home lives again later than the owner: who keeps something from then may not have come back to the owner at all.
+#[test]
+fn what_was_granted_before_all_died_runs_out() {
+    let (mut c, dir) = lent();
+    let home = |c: &mut Cluster, state| {
+        c.map.ranks.get_mut(&RankId(0)).expect("it is in the map").state = state;
+        c.map.version += 1;
+    };
+    home(&mut c, RankState::Replay);
+    c.crash(1);
+    home(&mut c, RankState::Active);
+    c.crash(0);
+    let tid = make(&mut c, dir, "made");
+    let ms = FADES_NS / 1_000_000;
+    c.pass(ms - 200);
+    assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
+    c.pass(400);
+    assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
+}
+
+/// The home has the owner set its time, which is a change as any other.
+#[test]
+fn a_client_gives_a_boundary_back_before_its_time_is_set() {
+    let (mut c, dir) = lent();
+    let header = |c: &Cluster| {
+        let cache = &c.worlds[1].rank.view.cache;
+        cache.dir(cache.find_dir(dir.ino).expect("it is here")).header.change
+    };
+    let before = header(&c);
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(7))), ..Default::default() };
+    let tid = c.start(0, EMBEDDED, Request::SetAttr { node: dir, set });
+    c.pass(50);
+    assert_eq!(
+        (c.take_answer(0, EMBEDDED, tid), header(&c)),
+        (None, before),
+        "a client may still show what was"
+    );
+    let list = recalled(&mut c, dir);
+    give_back(&mut c, &list);
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+    assert_eq!(c.stat(dir).mtime, Wall(7));
+}
+
 /// Nobody in the process of the home keeps anything of it: for longer than another rank would wait.
 #[test]
 fn a_client_of_the_process_keeps_nothing_of_a_boundary() {
@@ -242,7 +285,9 @@ fn a_home_whose_clients_keep_something_of_parts_greets_later() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_lent_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 8] = [
+        ("mds_beginners_clients_forgotten", what_was_granted_before_all_died_runs_out),
+        ("mds_times_set_under_lent", a_client_gives_a_boundary_back_before_its_time_is_set),
         ("mds_lent_stays", a_client_keeps_a_boundary_until_its_content_changes),
         ("mds_lent_stays", a_client_keeps_a_directory_in_parts_until_one_changes),
         ("mds_unit_leaves_granted", a_part_leaves_when_nobody_keeps_anything_of_the_whole),
