@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 42] = [
+const EVENTS: [&str; 41] = [
     "answers of clients by themselves",
-    "boundaries told by halves",
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
@@ -18,6 +17,7 @@ const EVENTS: [&str; 42] = [
     "directories spread",
     "directories spread by themselves",
     "directories that are hot spread",
+    "directories told by parts",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -46,7 +46,6 @@ const EVENTS: [&str; 42] = [
     "requests sent away",
     "reservations that came to nothing",
     "sessions lost",
-    "spread directories told by parts",
     "transactions of several ranks",
     "units switched",
     "wishes refused",
@@ -107,10 +106,9 @@ impl Ranks {
         all.add_to("opens and locks that came with a move", self.judge.came());
         all.add_to("opens and locks that came with a transaction", self.judge.carried());
         all.add_to("answers of clients by themselves", self.judge.own);
-        all.add_to("boundaries told by halves", self.judge.halves);
         all.add_to("directories merged", self.judge.merges);
         all.add_to("directories spread", self.judge.spreads);
-        all.add_to("spread directories told by parts", self.judge.parted);
+        all.add_to("directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
         all.add_to("reservations that came to nothing", self.judge.released);
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));

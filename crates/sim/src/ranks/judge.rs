@@ -150,11 +150,11 @@ pub(super) struct Judge {
     /// Directories that were merged, how often; and how each was spread until which state.
     pub(super) merges: u64,
     merged: BTreeMap<Ino, (u64, Spread)>,
+    /// Answers that fit a directory only by its parts.
     pub(super) parted: u64,
     /// Answers of clients by themselves.
     pub(super) own: u64,
-    /// Answers that fit a boundary only by halves; answers that are legal for now.
-    pub(super) halves: u64,
+    /// Answers that are legal for now.
     pub(super) refused: BTreeMap<&'static str, u64>,
 }
 
@@ -193,7 +193,6 @@ impl Judge {
             merged: BTreeMap::new(),
             parted: 0,
             own: 0,
-            halves: 0,
             refused: BTreeMap::new(),
         }
     }

@@ -192,11 +192,7 @@ impl Judge {
             }
         }
         if self.fits_by_halves(pending, outcome) {
-            if told_of(outcome).into_iter().any(|ino| self.is_parted(ino)) {
-                self.parted += 1;
-            } else {
-                self.halves += 1;
-            }
+            self.parted += 1;
             return Ok(());
         }
         Err(why)
@@ -381,7 +377,7 @@ fn told_of(outcome: &Outcome) -> Vec<Ino> {
 fn nodes_of(request: &Request) -> Vec<NodeRef> {
     match request {
         Request::CopyRange { source, target, .. } => vec![*source, *target],
-        Request::Link { node, .. } => vec![*node],
+        Request::Link { node, parent, .. } => vec![*node, *parent],
         Request::Rename { parent, new_parent, .. } => vec![*parent, *new_parent],
         every_request!() => request.subject().map(|(node, _)| node).into_iter().collect(),
     }
