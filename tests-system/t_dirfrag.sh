@@ -29,7 +29,8 @@ same "nothing to put together" "5 1" "$("$PANDO" dirfrag merge mnt/one >out 2>&1
 check "an operator spreads it" "$PANDO" dirfrag split mnt/one
 check "it is at three ranks" within at_three mnt/one
 same "all names are there once" "$NAMES $NAMES $NAMES" "$(listed mnt/one)"
-same "it is not divided again" 2 "$("$PANDO" dirfrag split mnt/one 9 >out 2>&1; echo $?)"
+same "not into so many" 2 "$("$PANDO" dirfrag split mnt/one 9 >out 2>&1; echo $?)"
+same "it is not divided again" "5 1" "$("$PANDO" dirfrag split mnt/one 4 >out 2>&1; echo "$? $(grep -c ': its names are in 8 parts already' out)")"
 same "eight parts" 8 "$("$PANDO" --format json dirfrag ls mnt/one | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["dirfrags"]))')"
 
 (cd mnt/one && seq -f 'g%.0f' $NAMES | xargs touch) || die "touch"

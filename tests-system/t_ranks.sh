@@ -22,6 +22,9 @@ same "it reads back" 1 "$(getfattr --only-values -n ceph.dir.pin mnt/one 2>err)"
 same "whose is what" "/ 0 root
 /git 1 pin
 /one 1 pin" "$(ask subtree ls | awk 'NR > 1 { print $1, $2, $3 }' | sort)"
+cp "$PANDO" ./pando
+as_nobody() { setpriv --reuid nobody --regid nogroup --clear-groups env HOME=/nonexistent ./pando "$@" --cluster unix:./data/pando.sock >out 2>&1; }
+same "paths are not for everybody" "4 4 0" "$(as_nobody subtree ls; a=$?; as_nobody top --by subtree; b=$?; as_nobody fs status; echo "$a $b $?")"
 
 : >ack.zero >ack.one
 writers=()

@@ -76,7 +76,7 @@ pub enum Verb {
     Mount(Mount),
     /// Unmount
     Umount(Umount),
-    /// Serve a data folder to mounts on this and other hosts
+    /// Serve a data folder to mounts on this host
     Serve(Serve),
     /// State of a server: cluster, services, data, io, journal
     Status(Status),

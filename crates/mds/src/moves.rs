@@ -1,7 +1,8 @@
 //! Moves: a directory's content, and what inherits below it, becomes another rank's; and entries of the cluster map that are made
 //! and dropped without one. docs/PROTOCOL.md, "The move of a directory".
 //!
-//! One at a time, in the order in which they were asked for; checkpoints are of the whole rank; nobody may have anything below open or locked.
+//! One at a time, in the order in which they were asked for; checkpoints are of the whole rank. What is open or locked below goes along, or keeps it here if it cannot
+//! (`moves/holders.rs`).
 //!
 //! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
 
@@ -66,7 +67,7 @@ enum Phase {
     Dropping,
     /// Where the inodes are that are open or locked and not cached.
     Seek,
-    /// Whether what is below is in use.
+    /// Whether something below that is in use cannot go along.
     Look(InUse),
     /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
     PreFlush { until: u64 },

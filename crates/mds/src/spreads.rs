@@ -35,7 +35,7 @@ const RECALLS: OpId = OpId::MAX - 1;
 const LEASES: u64 = 2;
 /// So often names that cannot leave the cache are waited for, or are counted anew.
 const ROUNDS: u8 = 8;
-/// Directories that wait for it; what comes beyond is spread when it is next noticed.
+/// Directories that wait for it; what comes beyond is spread when it is next noticed, or asked for again.
 const QUEUE_MAX: usize = 1024;
 
 /// What a directory is to be.

@@ -309,7 +309,7 @@ impl View {
         sum.change.wrapping_sub(own.change)
     }
 
-    /// The units of a directory that is here as a whole, as far as they have a place in the cache.
+    /// The units of a directory that is here as a whole.
     pub(crate) fn units_of(&self, slot: u32) -> Vec<(Ino, Unit)> {
         let (dir, spread) = (self.cache.dir(slot).ino, self.cache.dir(slot).header.spread());
         let units = spread.into_iter().flat_map(Spread::all);

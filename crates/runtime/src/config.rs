@@ -58,6 +58,8 @@ pub struct Config {
     pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
     pub mds_op_complaint_time: u64,
+    /// The most that `dir.pin.random` may be, in millionths.
+    pub mds_export_ephemeral_random_max: u32,
     /// Seconds between two signs of life of a daemon, and after how many without one it is taken for dead.
     pub mds_beacon_interval: u64,
     pub mds_beacon_grace: u64,
@@ -99,6 +101,7 @@ impl Default for Config {
             mds_bal_split_wr: 10_000,
             mds_rank_affinity: false,
             mds_op_complaint_time: 30,
+            mds_export_ephemeral_random_max: 10_000,
             mds_beacon_interval: 4,
             mds_beacon_grace: 15,
             standby_count_wanted: 0,
@@ -178,6 +181,7 @@ pub const OPTIONS: &[OptionHelp] = &[
         "reads, of which half are forgotten in 5 s, that spread a directory placed by hash with fewer names, 0 to 1000000; 0: never",
     ),
     help("mds_bal_split_wr", "10000", "the same for writes, 0 to 1000000; 0: never"),
+    help("mds_export_ephemeral_random_max", "0.01", "the most that `dir.pin.random` may be set to, 0 to 1"),
     help(
         "mds_rank_affinity",
         "false",
@@ -244,6 +248,7 @@ struct Raw {
     mds_bal_split_wr: Option<u64>,
     mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
+    mds_export_ephemeral_random_max: Option<value::Fraction>,
     mds_beacon_interval: Option<u64>,
     mds_beacon_grace: Option<u64>,
     standby_count_wanted: Option<u64>,
@@ -305,6 +310,9 @@ impl Config {
             mds_bal_split_wr: raw.mds_bal_split_wr.unwrap_or(d.mds_bal_split_wr),
             mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
+            mds_export_ephemeral_random_max: raw
+                .mds_export_ephemeral_random_max
+                .map_or(d.mds_export_ephemeral_random_max, |most| most.0),
             mds_beacon_interval: raw.mds_beacon_interval.unwrap_or(d.mds_beacon_interval),
             mds_beacon_grace: raw.mds_beacon_grace.unwrap_or(d.mds_beacon_grace),
             standby_count_wanted: raw.standby_count_wanted.unwrap_or(d.standby_count_wanted),
@@ -423,5 +431,28 @@ mod tests {
         let named: BTreeSet<&str> = OPTIONS.iter().map(|option| option.name).collect();
         assert_eq!(named.len(), OPTIONS.len(), "an option is there twice");
         assert_eq!(named, known);
+    }
+
+    #[test]
+    fn a_fraction_is_between_0_and_1() {
+        for (text, millionths) in [("0", 0), ("1", 1_000_000), ("0.25", 250_000)] {
+            let config = parse(&format!("mds_export_ephemeral_random_max = {text}")).expect("good");
+            assert_eq!(config.mds_export_ephemeral_random_max, millionths);
+        }
+        for text in ["-0.1", "1.5", "2", "\"0.5\"", "nan"] {
+            let refused = parse(&format!("mds_export_ephemeral_random_max = {text}"));
+            assert!(refused.is_err_and(|error| error.to_string().contains("from 0 to 1")), "{text}");
+        }
+    }
+
+    /// An operator looks for them there.
+    #[test]
+    fn every_option_is_in_the_operators_table() {
+        let text = include_str!("../../../docs/OPERATIONS.md");
+        for OptionHelp { name, default, help } in OPTIONS {
+            let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+            let row = format!("| `{name}` | {default} | {help} |");
+            assert!(text.lines().any(|line| line == row), "not in docs/OPERATIONS.md: {row}");
+        }
     }
 }

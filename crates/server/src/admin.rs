@@ -65,7 +65,7 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
     if !may_change && !LOOKS.contains(&cmd) {
         return denied();
     }
-    if let Some(answer) = fs::change(server, cmd, command) {
+    if let Some(answer) = fs::look_at_paths(server, cmd).or_else(|| fs::change(server, cmd, command)) {
         return answer;
     }
     match meant(server, command) {

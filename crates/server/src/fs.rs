@@ -24,12 +24,19 @@ pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value>
         "fs ls" => with_map(server, |name, _| json!([listed(name)])),
         "fs status" => named(server, command).map(|()| done(status(server))).unwrap_or_else(|no| no),
         "fs dump" => with_map(server, dump),
-        "subtree ls" => with_map(server, |_, map| subtree::list(server, map)),
-        "subtree load" => done(subtree::loads(server)),
         "fs get" => named(server, command).map(|()| with_map(server, get)).unwrap_or_else(|no| no),
         _ => return None,
     };
     Some(answer)
+}
+
+/// Questions whose answers show paths; `None`: it is none of them.
+pub(crate) fn look_at_paths(server: &Server, cmd: &str) -> Option<Value> {
+    match cmd {
+        "subtree ls" => Some(with_map(server, |_, map| subtree::list(server, map))),
+        "subtree load" => Some(done(subtree::loads(server))),
+        _ => None,
+    }
 }
 
 /// Commands that change something; `None`: it is none of them.

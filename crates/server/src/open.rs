@@ -141,6 +141,7 @@ impl Maker {
         made.merge_size = config.mds_bal_merge_size;
         (made.split_reads, made.split_writes) =
             (config.mds_bal_split_rd as u32, config.mds_bal_split_wr as u32);
+        made.limits.random_max = f64::from(config.mds_export_ephemeral_random_max) / 1e6;
         made.complaint_ns = config.mds_op_complaint_time * SECOND;
         made.prefetch = match config.mds_dir_prefetch {
             DirPrefetch::Auto => Prefetch::Auto,

@@ -153,6 +153,17 @@ pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
     let depth = u8::try_from(bits).ok().filter(|depth| (1..=SPREAD_DEPTH_MAX).contains(depth));
     let depth = depth.ok_or_else(|| usage(&format!("{bits} bits: 1 to {SPREAD_DEPTH_MAX}")))?;
     let owner = owner_of(server, dir)?;
+    let state = owner.driver.report(&json!({ "cmd": "spread", "ino": dir.0 })).unwrap_or_default();
+    if state["busy"].as_bool() == Some(true) {
+        let step = "look at `pando dirfrag ls PATH`";
+        return Err(refusal_with(Refusal::State, "it is being divided or put together already", step));
+    }
+    let before = state["depth"].as_u64().unwrap_or(0);
+    if before > 0 {
+        let text = format!("its names are in {} parts already", 1_u64 << before);
+        let step = "`pando dirfrag merge PATH`, and try again when they are in one part";
+        return Err(refusal_with(Refusal::State, &text, step));
+    }
     feed(server, &owner, Input::Spread { dir, depth });
     let rank = owner.identity.rank;
     let text = format!(

@@ -92,6 +92,7 @@ pub(crate) struct Book {
     free: Vec<u16>,
     total: u64,
     intents: BTreeMap<OpId, Intent>,
+    intents_begun: u64,
     withheld: BTreeMap<Ino, Vec<(OpId, SessionId)>>,
     recalls: BTreeMap<(u16, Ino), Recall>,
     contests: BTreeMap<Ino, Contest>,

@@ -52,7 +52,7 @@ impl Rank {
         (self.state != State::Active || former).then(|| "sessions of before are awaited".to_owned())
     }
 
-    /// Whether something below is open or locked; `drains`: whether something is under way there, too. Sealed, what was passed stays
+    /// Whether something below is in use that cannot go along; `drains`: whether something is under way there, too. Sealed, what was passed stays
     /// as it was.
     pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
         let below = |ino: Ino| self.view.is_inode_below(ino, part);

@@ -41,6 +41,36 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A number from 0 to 1, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fraction(pub(super) u32);
+
+struct FractionVisitor;
+
+impl Visitor<'_> for FractionVisitor {
+    type Value = Fraction;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number from 0 to 1")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Fraction, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Fraction, E> {
+        let is_one = (0.0..=1.0).contains(&value);
+        let millionths = || Fraction((value * 1e6).round() as u32);
+        is_one.then(millionths).ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FractionVisitor)
+    }
+}
+
 /// `auto`, `keyed`, `full`, or CephFS's boolean (true = full).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefetch(pub(super) DirPrefetch);

@@ -36,7 +36,7 @@ impl Ranks {
         if self.plan.spread_one_in > 0 && self.rng.chance(1, self.plan.spread_one_in) {
             return self.spread_or_merge();
         }
-        // What is open does not move: for a while before pins everybody closes what it has open, in most runs.
+        // What is open goes along, or keeps all of it where it is: for a while before pins everybody closes what it has open, in most runs.
         let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
         if tidy && let Some(node) = self.clients[client].known.opens.pop() {
             return self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 });

@@ -13,6 +13,9 @@ use stdx::Mono;
 /// An operation that waits, or waited, for others to give something back.
 #[derive(Debug)]
 pub(super) struct Intent {
+    /// Of this one among all: an operation may let go of one and have another later, for which answers to the recalls of before do not
+    /// count.
+    pub(super) serial: u64,
     pub(super) inos: Vec<Ino>,
     /// Recalls without an answer.
     pub(super) waits: usize,
@@ -27,7 +30,8 @@ pub(super) struct Recall {
     /// Messages without an answer, and when the first was sent.
     pub(super) sent: u32,
     pub(super) since: Mono,
-    pub(super) waiters: Vec<OpId>,
+    /// Operations that wait for it, or waited, by their intents of then.
+    pub(super) waiters: Vec<(OpId, u64)>,
     /// It began to make room.
     pub(super) room: bool,
 }
@@ -89,6 +93,9 @@ impl Book {
         needs: &[Need],
         now: Mono,
     ) {
+        self.intents_begun += u64::from(!self.intents.contains_key(&op));
+        let new = Intent { serial: self.intents_begun, inos: Vec::new(), waits: 0 };
+        let serial = self.intents.entry(op).or_insert(new).serial;
         let mut waits = 0;
         for need in needs {
             let blockers = self.blockers(slot, need);
@@ -102,16 +109,17 @@ impl Book {
             }
             for (holder, bits) in blockers {
                 waits += 1;
-                self.recall(holder, need, bits, (op, now));
+                self.recall(holder, need, bits, ((op, serial), now));
             }
         }
-        let intent = self.intents.entry(op).or_insert(Intent { inos: Vec::new(), waits: 0 });
-        intent.waits += waits;
-        for need in needs {
-            if !intent.inos.contains(&need.ino) {
-                intent.inos.push(need.ino);
-                let but = if need.own { SessionId(0) } else { session };
-                self.withheld.entry(need.ino).or_default().push((op, but));
+        if let Some(intent) = self.intents.get_mut(&op) {
+            intent.waits += waits;
+            for need in needs {
+                if !intent.inos.contains(&need.ino) {
+                    intent.inos.push(need.ino);
+                    let but = if need.own { SessionId(0) } else { session };
+                    self.withheld.entry(need.ino).or_default().push((op, but));
+                }
             }
         }
         if self.intents.get(&op).is_some_and(|intent| intent.waits == 0) {
@@ -119,10 +127,10 @@ impl Book {
         }
     }
 
-    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (op, now): (OpId, Mono)) {
+    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (intent, now): ((OpId, u64), Mono)) {
         let recall =
             recall_entry(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
-        recall.waiters.push(op);
+        recall.waiters.push(intent);
         if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
             return;
         }
@@ -215,8 +223,13 @@ impl Book {
         while pending.front().is_some_and(|first| !stands(first)) {
             pending.pop_front();
         }
-        for op in recall.waiters {
-            let Some(intent) = self.intents.get_mut(&op) else { continue };
+        for (op, serial) in recall.waiters {
+            let intent = self.intents.get_mut(&op);
+            let Some(intent) = intent
+                .filter(|intent| intent.serial == serial || stdx::mutant!("mds_recalls_of_before_count"))
+            else {
+                continue;
+            };
             intent.waits -= 1;
             if intent.waits == 0 {
                 self.woken.push(op);

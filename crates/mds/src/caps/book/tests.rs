@@ -36,6 +36,35 @@ fn numbers_of_recalls_may_wrap() {
     }
 }
 
+/// Found by the simulator: a move that is given up, and an operation that lets go, wait anew under the same number. Answers to what they had
+/// asked for before were taken for others, so that it went on with something still granted, or never.
+#[test]
+fn answers_to_recalls_of_before_do_not_count() {
+    let mut book = book(3);
+    let need = |ino| Need::of(Ino(ino), Bits::FS);
+    for (slot, ino) in [(1, 7), (2, 8)] {
+        book.grant(slot, Ino(ino), HELD, Mono(0));
+    }
+    book.wait(1, (SessionId(1), Some(0)), &[need(7)], Mono(0));
+    book.operation_ended(1);
+    book.wait(1, (SessionId(1), Some(0)), &[need(8)], Mono(0));
+    let recalled: Vec<_> = book.outbox.drain(..).map(|(_, recalled)| recalled).collect();
+    book.returned(1, recalled[0].returned(HELD));
+    assert!(book.is_waiting(1) && book.woken.is_empty(), "for what it asked for now");
+    book.returned(2, recalled[1].returned(HELD));
+    assert!(!book.is_waiting(1));
+    assert_eq!(book.woken, [1]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_recalls_are_caught() {
+    stdx::mutant::activate(Some("mds_recalls_of_before_count"));
+    let verdict = std::panic::catch_unwind(answers_to_recalls_of_before_do_not_count);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_directory_of_which_others_keep_something_is_nobodys() {
     let mut book = book(2);
