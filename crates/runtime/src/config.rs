@@ -436,11 +436,13 @@ mod tests {
     #[test]
     fn a_fraction_is_between_0_and_1() {
         for (text, millionths) in [("0", 0), ("1", 1_000_000), ("0.25", 250_000)] {
-            let config = parse(&format!("mds_export_ephemeral_random_max = {text}")).expect("good");
+            let text = format!("mds_export_ephemeral_random_max = {text}");
+            let config = Config::parse(&text, "f").expect("good");
             assert_eq!(config.mds_export_ephemeral_random_max, millionths);
         }
         for text in ["-0.1", "1.5", "2", "\"0.5\"", "nan"] {
-            let refused = parse(&format!("mds_export_ephemeral_random_max = {text}"));
+            let line = format!("mds_export_ephemeral_random_max = {text}");
+            let refused = Config::parse(&line, "f");
             assert!(refused.is_err_and(|error| error.to_string().contains("from 0 to 1")), "{text}");
         }
     }

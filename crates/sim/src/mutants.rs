@@ -20,7 +20,6 @@ const RANKS: &[&str] = &[
     "mds_decided_not_told_again",
     "mds_lost_link_stays",
     "mds_others_count_nothing",
-    "mds_copy_not_recalled",
     "mds_orphan_of_others_cached",
     "mds_parents_copies_stay",
     "mds_maps_taken_for_equal",
@@ -132,14 +131,13 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_decided_not_told_again", "mds", 3),
     ("mds_lost_link_stays", "mds", 0),
     ("mds_others_count_nothing", "mds", 0),
-    ("mds_orphan_of_others_cached", "mds", 1602),
-    ("mds_copy_not_recalled", "mds", 0),
+    ("mds_orphan_of_others_cached", "mds", 581),
     ("mds_parents_copies_stay", "mds", 9),
     ("mds_maps_taken_for_equal", "mds", 5),
     ("mds_gone_with_its_part", "mds", 17),
     ("mds_merge_goes_back", "mds", 0),
     ("mds_spread_counted_again", "mds", 3903),
-    ("mds_spread_over_merged", "mds", 735),
+    ("mds_spread_over_merged", "mds", 1595),
     ("mds_move_keeps_grants", "mds", 17),
     ("mds_move_unflushed", "mds", 0),
     ("mds_move_unsealed", "mds", 3),
@@ -160,7 +158,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_unit_leaves_granted", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_beginners_clients_forgotten", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_times_set_under_lent", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
-    // An operation waits anew under its number, for something else: nothing fails by it that any of 3,600 seeds showed.
+    // A run with it goes on for very long before it shows.
+    ("mds_copy_not_recalled", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // An operation waits anew under its number, for something else: none of 3,600 seeds showed it.
     ("mds_recalls_of_before_count", "mds", "caps::book::tests::defects_of_recalls_are_caught"),
     // A directory is reserved before anybody has looked where it is to come.
     ("mds_all_are_plain", "mds", "tests::several::transactions::haste::defects_of_haste_are_caught"),
