@@ -70,9 +70,11 @@ impl Attendant {
             let poll = Poll::new()?;
             let registry = poll.registry().try_clone()?;
             shared.pipe.stream.register(&registry, Token(0))?;
-            let rounds = Rounds { attendant: Arc::clone(self), poll, open: BTreeMap::new() };
-            // What it waits for first may be there already; it then waits for the mutex.
-            let thread = thread::Builder::new().name("pando-port".into()).spawn(move || rounds.run())?;
+            let attendant = Arc::clone(self);
+            // Made on the thread: its end takes the mutex, which is held here if none begins. What the thread waits for first may be there
+            // already; it then waits for the mutex.
+            let run = move || Rounds { attendant, poll, open: BTreeMap::new() }.run();
+            let thread = thread::Builder::new().name("pando-port".into()).spawn(run)?;
             let thread = thread.thread().id();
             *running = Some(Running { registry, thread, next: 0, arrived: vec![(0, attended)] });
             thread
