@@ -44,7 +44,7 @@ impl Cluster {
     }
 
     /// How often a note said that.
-    fn said(&self, what: &str) -> usize {
+    pub(super) fn said(&self, what: &str) -> usize {
         self.notes().iter().filter(|note| note.contains(what)).count()
     }
 
