@@ -481,6 +481,9 @@ impl Rank {
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => {
                 self.moves.current.as_ref()?.id?;
+                if !self.is_sorted(unit) {
+                    return None;
+                }
                 self.view.territory.leave(Some((part, false)), unit.dir);
                 Some(Phase::Recall { part: 0, found: false })
             }

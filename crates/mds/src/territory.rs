@@ -55,6 +55,8 @@ pub(crate) struct Territory {
     map: Option<Arc<ClusterMap>>,
     /// Grows with each map and seal: what was found under one before is found again. Never 0.
     turn: u32,
+    /// By the map everything is this rank's.
+    all: bool,
     /// Everything is this rank's: nothing is looked up.
     whole: bool,
     /// There are other ranks. One that owns nothing may have inodes without a name, and opens of them.
@@ -84,6 +86,7 @@ impl Territory {
             rank,
             map: None,
             turn: 1,
+            all: true,
             whole: true,
             others: false,
             placing: false,
@@ -159,11 +162,15 @@ impl Territory {
         self.leaving.map(|(part, _)| part)
     }
 
-    /// Whether anything is reserved for transactions of other ranks: who looks must see that.
+    /// Whether anything is reserved for transactions of other ranks: who looks must see that. Whose anything is that does not change: a
+    /// search that began anew with each transaction would never end (seed 20486 of several ranks).
     pub(crate) fn reserve(&mut self, reserved: bool) {
         if self.reserved != reserved {
             self.reserved = reserved;
-            self.look_again();
+            self.whole = self.all && self.leaving.is_none() && !reserved;
+            if stdx::mutant!("mds_reserved_turns") {
+                self.look_again();
+            }
         }
     }
 
@@ -171,13 +178,13 @@ impl Territory {
         self.turn = self.turn.wrapping_add(1).max(1);
         let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
         let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
-        let all = self
+        self.all = self
             .map
             .as_ref()
             .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
         let other = |rank: &RankId| *rank != self.rank;
         self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
-        self.whole = all && self.leaving.is_none() && !self.reserved;
+        self.whole = self.all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
         self.units = self.map.as_ref().is_some_and(parts);

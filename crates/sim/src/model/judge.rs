@@ -152,6 +152,8 @@ pub struct Judge {
     /// Sessions that may be answered early; what they were told and may still be lost; those to which a promise was broken.
     eager: BTreeSet<SessionId>,
     promises: BTreeMap<(SessionId, Tid), Promise>,
+    /// Below that a session's client waits for nothing, as it last said.
+    floors: BTreeMap<SessionId, Tid>,
     spoiled: BTreeSet<SessionId>,
     /// Opens that succeeded, whose clients may not have heard of it: the rank stores these results, too.
     opened: BTreeMap<(SessionId, Tid), Outcome>,
@@ -221,6 +223,7 @@ impl Judge {
             undurable: VecDeque::new(),
             eager: BTreeSet::new(),
             promises: BTreeMap::new(),
+            floors: BTreeMap::new(),
             spoiled: BTreeSet::new(),
             opened: BTreeMap::new(),
             cut_walls: BTreeMap::new(),

@@ -114,7 +114,7 @@ impl Ranks {
         let call = CallId(self.calls);
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0) };
-        let since = self.judge.now();
+        let since = self.judge.begins();
         self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new(), since });
         self.step_client(client, Input::Call { call, cred, request })
     }

@@ -3,6 +3,7 @@
 //! Absent: what their callers ask (`callers.rs`), kernels.
 
 use super::Ranks;
+use super::alarm::Alarm;
 use super::event::Event;
 use super::judge::Key;
 use super::links::End;
@@ -49,7 +50,7 @@ pub(super) struct Slot {
     pub(super) lanes: BTreeMap<RankId, Lane>,
     pub(super) busy: BTreeMap<CallId, Busy>,
     pub(super) known: Knowledge,
-    tick_at: Option<u64>,
+    alarm: Alarm,
     pub(super) probes: u32,
     pub(super) closed: bool,
 }
@@ -75,7 +76,7 @@ impl Ranks {
             lanes: BTreeMap::from([(FIRST, Lane { wanted: true, ..Lane::default() })]),
             busy: BTreeMap::new(),
             known: Knowledge::default(),
-            tick_at: None,
+            alarm: Alarm::default(),
             probes: 0,
             closed: false,
         };
@@ -222,20 +223,16 @@ impl Ranks {
     fn plan_client_tick(&mut self, client: usize) {
         let slot = &mut self.clients[client];
         let Some(Mono(at)) = slot.machine.as_ref().and_then(Machine::deadline) else { return };
-        if slot.tick_at.is_some_and(|planned| planned <= at) {
-            return;
-        }
-        slot.tick_at = Some(at);
+        let Some(number) = slot.alarm.set(at) else { return };
         let birth = slot.birth;
-        self.at(at, Event::ClientTick { client, birth });
+        self.at(at, Event::ClientTick { client, birth, number });
     }
 
-    pub(super) fn client_tick(&mut self, client: usize, birth: u64) -> Verdict {
+    pub(super) fn client_tick(&mut self, client: usize, birth: u64, number: u64) -> Verdict {
         let slot = &mut self.clients[client];
-        if slot.birth != birth {
+        if slot.birth != birth || !slot.alarm.rings(number) {
             return Ok(());
         }
-        slot.tick_at = None;
         self.step_client(client, Input::Tick)
     }
 

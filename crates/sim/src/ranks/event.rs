@@ -32,6 +32,7 @@ pub(super) enum Event {
     },
     RankTick {
         life: u64,
+        number: u64,
     },
     Commit {
         life: u64,
@@ -88,6 +89,7 @@ pub(super) enum Event {
         rank: RankId,
     },
     ClientTick {
+        number: u64,
         client: usize,
         birth: u64,
     },
@@ -143,7 +145,7 @@ impl Event {
         match self {
             Self::Rank { life, .. }
             | Self::ToRank { life, .. }
-            | Self::RankTick { life }
+            | Self::RankTick { life, .. }
             | Self::Commit { life }
             | Self::Load { life, .. }
             | Self::Store { life, .. }

@@ -2,6 +2,7 @@
 //!
 //! Absent: connections (`links.rs`), disks (`disks.rs`).
 
+use super::alarm::Alarm;
 use super::event::Event;
 use super::judge::{Asked, Sent};
 use super::links::End;
@@ -35,7 +36,7 @@ pub(super) struct Life {
     /// Appends handed over and not yet committed.
     pub(super) appends: Vec<(Position, Vec<u8>)>,
     pub(super) commit_at: Option<u64>,
-    tick_at: Option<u64>,
+    alarm: Alarm,
     /// Store tags with batches under way: how many, and what went wrong.
     pub(super) stores: BTreeMap<Tag, (usize, Result<(), StoreError>)>,
     /// The last store event of each shard, so that its batches keep their order.
@@ -68,7 +69,7 @@ impl Ranks {
                 order: DataOrder::default(),
                 appends: Vec::new(),
                 commit_at: None,
-                tick_at: None,
+                alarm: Alarm::default(),
                 stores: BTreeMap::new(),
                 shards: BTreeMap::new(),
                 active: false,
@@ -232,19 +233,14 @@ impl Ranks {
     fn plan_tick(&mut self, number: u64) {
         let Some(life) = self.lives.get_mut(&number) else { return };
         let Some(Mono(at)) = life.machine.deadline() else { return };
-        if life.tick_at.is_some_and(|planned| planned <= at) {
-            return;
-        }
-        life.tick_at = Some(at);
+        let Some(alarm) = life.alarm.set(at) else { return };
         let late = self.rng.below(MS / 20);
-        self.at(at.saturating_add(late), Event::RankTick { life: number });
+        self.at(at.saturating_add(late), Event::RankTick { life: number, number: alarm });
     }
 
-    pub(super) fn rank_tick(&mut self, number: u64) -> Verdict {
-        if let Some(life) = self.lives.get_mut(&number) {
-            life.tick_at = None;
-        }
-        self.step_rank(number, Input::Tick)
+    pub(super) fn rank_tick(&mut self, life: u64, number: u64) -> Verdict {
+        let rings = self.lives.get_mut(&life).is_some_and(|life| life.alarm.rings(number));
+        if rings { self.step_rank(life, Input::Tick) } else { Ok(()) }
     }
 
     fn stopped(&mut self, life: u64) -> Verdict {

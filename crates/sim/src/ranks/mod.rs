@@ -3,6 +3,7 @@
 //!
 //! Absent: kernels above the clients, early answers (`crate::world`); several coordinators (`crate::cluster`); threads.
 
+mod alarm;
 mod callers;
 mod clients;
 mod coverage;
@@ -250,7 +251,7 @@ impl Ranks {
         match event {
             Event::Rank { life, input } => self.step_rank(life, *input),
             Event::ToRank { life, conn, message } => self.message_to_rank(life, conn, *message),
-            Event::RankTick { life } => self.rank_tick(life),
+            Event::RankTick { life, number } => self.rank_tick(life, number),
             Event::Commit { life } => self.commit(life),
             Event::Load { life, tag, requests } => self.load(life, tag, &requests),
             Event::Store { life, tag, batch } => self.store(life, tag, &batch),
@@ -262,7 +263,7 @@ impl Ranks {
             Event::ToClient { client, conn, message } => self.message_to_client(client, conn, *message),
             Event::Broken { client, conn } => self.broken(client, conn),
             Event::Connect { client, birth, rank } => self.connect(client, birth, rank),
-            Event::ClientTick { client, birth } => self.client_tick(client, birth),
+            Event::ClientTick { client, birth, number } => self.client_tick(client, birth, number),
             Event::Call { client, birth } => self.call(client, birth),
             Event::Returned { client, birth, stamp, list } => self.returned(client, birth, stamp, list),
             Event::Beats { place } => self.beats(place),

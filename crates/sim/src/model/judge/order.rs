@@ -17,7 +17,8 @@ impl Judge {
     ///
     /// # Errors
     /// The rank would forget what may be presented once more.
-    pub fn floor(&self, session: SessionId, floor: Tid) -> Verdict {
+    pub fn floor(&mut self, session: SessionId, floor: Tid) -> Verdict {
+        self.floors.insert(session, floor);
         match self.promises.range((session, Tid(0))..(session, floor)).next() {
             Some(((_, tid), _)) => Err(format!(
                 "session {} has results below {} but request {} may still be lost",

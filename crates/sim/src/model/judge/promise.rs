@@ -67,6 +67,10 @@ impl Judge {
         let Some(pending) = self.pending.get(&key).filter(|_| !self.promises.contains_key(&key)) else {
             return;
         };
+        // A client that closes waits no more for what was unanswered when its connection broke (seed 90168).
+        if self.floors.get(&session).is_some_and(|floor| tid < *floor) {
+            return;
+        }
         // The answer says at which position that was, and may come when a crash has taken it back.
         let first = pending.first_at;
         let executed = pending.executed.as_ref().map(|executed| (executed.end, executed.number));

@@ -13,6 +13,7 @@ use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Errno, Ino, NodeRef, every_request};
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -81,6 +82,13 @@ impl Judge {
         asked: &Asked,
         outcome: &Outcome,
     ) -> Verdict {
+        let judged = self.takes(keys, since, asked, outcome);
+        self.ends(since);
+        self.prune();
+        judged
+    }
+
+    fn takes(&mut self, keys: &[Key], since: u64, asked: &Asked, outcome: &Outcome) -> Verdict {
         let told = |key: &Key| self.pending.get(key).and_then(|pending| pending.answered.as_ref());
         let answers: Vec<&Outcome> = keys.iter().filter_map(told).collect();
         if matches!((&asked.request, outcome), (Request::Create { .. }, Err(Errno::EXDEV))) {
@@ -97,7 +105,6 @@ impl Judge {
                 self.over.insert(*key);
             }
         }
-        self.prune();
         // With its session a client loses the answers of what it had asked for.
         if !own || (lost && *outcome == Err(Errno::EIO)) {
             return Ok(());
@@ -149,9 +156,21 @@ impl Judge {
         Err(why)
     }
 
-    /// The number of the newest state: a call that begins now sees nothing older.
-    pub(in crate::ranks) fn now(&self) -> u64 {
-        self.last()
+    /// A call begins; the number of the newest state: it sees nothing older.
+    pub(in crate::ranks) fn begins(&mut self) -> u64 {
+        let now = self.last();
+        *self.begun.entry(now).or_default() += 1;
+        now
+    }
+
+    /// A call that began in that state has its answer.
+    fn ends(&mut self, since: u64) {
+        if let Entry::Occupied(mut calls) = self.begun.entry(since) {
+            *calls.get_mut() -= 1;
+            if *calls.get() == 0 {
+                calls.remove();
+            }
+        }
     }
 
     /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.
