@@ -114,8 +114,8 @@ impl Ranks {
         let call = CallId(self.calls);
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0) };
-        let since = self.judge.begins();
-        self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new(), since });
+        self.judge.begins(call.0);
+        self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new() });
         self.step_client(client, Input::Call { call, cred, request })
     }
 
@@ -131,7 +131,7 @@ impl Ranks {
             format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
         });
         let keys: Vec<Key> = busy.keys.iter().copied().collect();
-        self.judge.heard(&keys, busy.since, &busy.asked, &outcome)?;
+        self.judge.heard(&keys, &busy.asked, &outcome)?;
         if refusals::is_pin(&busy.asked.request) {
             self.coverage.count(match &outcome {
                 Ok(_) => "pins",

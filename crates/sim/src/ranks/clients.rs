@@ -31,8 +31,6 @@ pub(super) struct Busy {
     pub(super) asked: super::judge::Asked,
     /// The requests that it became.
     pub(super) keys: BTreeSet<Key>,
-    /// The state of history when it began.
-    pub(super) since: u64,
 }
 
 /// What leads to one rank.

@@ -119,8 +119,8 @@ pub(super) struct Judge {
     open: Transactions,
     ranks: BTreeMap<RankId, Journal>,
     pending: BTreeMap<Key, Pending>,
-    /// How many calls have no answer yet, by the state that they began in: of what they asked for, much may have been heard.
-    begun: BTreeMap<u64, usize>,
+    /// Calls without an answer, and the state that each began in: it sees nothing older. Of what they asked for, much may have been heard.
+    begun: BTreeMap<u64, u64>,
     /// Sessions that clients have lost.
     gone: BTreeSet<SessionId>,
     /// Of each stream what the client has all results of.
@@ -284,7 +284,7 @@ impl Judge {
     /// Forgets states that no answer can need, and no crash take back.
     pub(super) fn prune(&mut self) {
         let oldest = self.pending.values().filter(|pending| !pending.gone).map(|pending| pending.first).min();
-        let keep = oldest.into_iter().chain(self.begun.keys().next().copied()).min().unwrap_or(u64::MAX);
+        let keep = oldest.into_iter().chain(self.begun.values().copied()).min().unwrap_or(u64::MAX);
         while self.first < keep && !self.line.is_empty() {
             let step = &self.line[0];
             if self.ranks.get(&step.rank).is_none_or(|journal| journal.durable < step.end) {

@@ -13,7 +13,6 @@ use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Errno, Ino, NodeRef, every_request};
-use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -75,15 +74,10 @@ impl Judge {
     }
 
     /// A caller has its answer: the one that a rank gave it, or the client's own.
-    pub(in crate::ranks) fn heard(
-        &mut self,
-        keys: &[Key],
-        since: u64,
-        asked: &Asked,
-        outcome: &Outcome,
-    ) -> Verdict {
+    pub(in crate::ranks) fn heard(&mut self, keys: &[Key], asked: &Asked, outcome: &Outcome) -> Verdict {
+        let since = asked.call.and_then(|call| self.begun.get(&call)).copied().unwrap_or(self.first);
         let judged = self.takes(keys, since, asked, outcome);
-        self.ends(since);
+        asked.call.map(|call| self.begun.remove(&call));
         self.prune();
         judged
     }
@@ -156,21 +150,9 @@ impl Judge {
         Err(why)
     }
 
-    /// A call begins; the number of the newest state: it sees nothing older.
-    pub(in crate::ranks) fn begins(&mut self) -> u64 {
-        let now = self.last();
-        *self.begun.entry(now).or_default() += 1;
-        now
-    }
-
-    /// A call that began in that state has its answer.
-    fn ends(&mut self, since: u64) {
-        if let Entry::Occupied(mut calls) = self.begun.entry(since) {
-            *calls.get_mut() -= 1;
-            if *calls.get() == 0 {
-                calls.remove();
-            }
-        }
+    /// A call begins: it sees nothing older than the newest state.
+    pub(in crate::ranks) fn begins(&mut self, call: u64) {
+        self.begun.insert(call, self.last());
     }
 
     /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.

@@ -278,8 +278,9 @@ impl Judge {
         let left = self.tree().names();
         self.displaced
             .extend(names.iter().filter(|(ino, names)| left.get(ino) != Some(names)).map(|(ino, _)| *ino));
-        for pending in self.pending.values_mut() {
-            pending.first -= gone.iter().filter(|at| **at <= pending.first).count() as u64;
+        let firsts = self.pending.values_mut().map(|pending| &mut pending.first);
+        for first in firsts.chain(self.begun.values_mut()) {
+            *first -= gone.iter().filter(|at| **at <= *first).count() as u64;
         }
         self.prune();
         Ok(())
