@@ -248,6 +248,10 @@ impl Rank {
                 self.runnable.push_back(id);
             }
         }
+        if let LoadKey::Header { dir } = key {
+            let has_header = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);
+            self.warm_header(dir, self.view.cache.find_dir(dir).is_some_and(has_header));
+        }
         if let Some(dir) = names_dir(&key)
             && let Some(slot) = self.view.cache.find_dir(dir)
         {

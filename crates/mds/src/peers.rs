@@ -443,8 +443,7 @@ impl Rank {
                 Err(_) if gone && op.is_sent_back() => {}
                 Err(errno) => op.failed = Some(*errno),
             }
-            op.waits = Waits::Turn;
-            self.runnable.push_back(id);
+            self.plans_again(id);
         }
         self.look_again(asking.late);
     }
@@ -470,8 +469,7 @@ impl Rank {
             if stdx::mutant!("mds_gone_with_its_part") || !op.is_sent_back() {
                 op.failed = Some(Errno::ESTALE);
             }
-            op.waits = Waits::Turn;
-            self.runnable.push_back(id);
+            self.plans_again(id);
         }
         self.look_again(asking.late);
     }
@@ -504,11 +502,16 @@ impl Rank {
 
     /// Operations plan again.
     pub(crate) fn look_again(&mut self, ops: impl IntoIterator<Item = OpId>) {
-        for id in ops {
-            if let Some(op) = self.parked.get_mut(&id) {
-                op.waits = Waits::Turn;
-                self.runnable.push_back(id);
-            }
+        ops.into_iter().for_each(|id| self.plans_again(id));
+    }
+
+    /// Not while it waits for the store, whose answer wakes it: it had asked other ranks for several things, and a search that was woken
+    /// by the next of them would go on as if it had looked where that answer is to come from (seed 8575 of several ranks).
+    fn plans_again(&mut self, id: OpId) {
+        let Some(op) = self.parked.get_mut(&id) else { return };
+        if op.waits != Waits::Store || stdx::mutant!("mds_woken_from_store") {
+            op.waits = Waits::Turn;
+            self.runnable.push_back(id);
         }
     }
 
@@ -559,8 +562,7 @@ impl Rank {
                 } else if !is_here && !op.is_sent_back() {
                     op.failed = Some(Errno::ESTALE);
                 }
-                op.waits = Waits::Turn;
-                self.runnable.push_back(id);
+                self.plans_again(id);
             }
         }
         self.look_again(asking.late);

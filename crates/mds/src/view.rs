@@ -236,7 +236,7 @@ impl View {
             }
         };
         loop {
-            let (asked, next) = self.ask(probe, reference, &mut op.hint);
+            let (asked, next) = self.ask(probe, reference, op.hint);
             op.probe = next.map(|next| (ino, next));
             match (asked, next) {
                 (Some(key), _) => return park(key),
@@ -260,7 +260,7 @@ impl View {
         &self,
         probe: Probe,
         reference: NodeRef,
-        hint: &mut Option<(Ino, NameHash)>,
+        hint: Option<(Ino, NameHash)>,
     ) -> (Option<LoadKey>, Option<Probe>) {
         let ino = reference.ino;
         let by_hash = |dir, hash| {
@@ -271,9 +271,15 @@ impl View {
             let name = ino.link_name();
             LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() }
         };
+        // Whose its names are depends on how it is spread, also while all of them are here: what came under its own number would not be
+        // found below a part that moves.
+        let unsorted = |dir: &Ino| self.territory.is_split(*dir) && self.cache.spread(*dir).is_none();
         match probe {
             Probe::Seen => {
                 let seen = Some(reference.parent).filter(|parent| *parent != Ino::NONE);
+                if let Some(dir) = seen.filter(unsorted) {
+                    return (Some(LoadKey::Spread { dir }), Some(Probe::Seen));
+                }
                 (seen.and_then(|dir| by_hash(dir, reference.hash)), Some(Probe::Backptr))
             }
             Probe::Backptr => {
@@ -283,8 +289,11 @@ impl View {
             Probe::Noted => {
                 let place = match self.known_place(ino) {
                     Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
-                    None => hint.take(),
+                    None => hint,
                 };
+                if let Some(dir) = place.map(|(dir, _)| dir).filter(unsorted) {
+                    return (Some(LoadKey::Spread { dir }), Some(Probe::Noted));
+                }
                 (place.and_then(|(dir, hash)| by_hash(dir, hash)), Some(Probe::Went))
             }
             // Nothing is another rank's: what came back came with its directory, and the store knows that.

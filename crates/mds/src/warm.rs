@@ -79,11 +79,13 @@ pub(crate) struct Warm {
     active: BTreeMap<Ino, ScanFor>,
     /// Of a run before this one: they end with their next page.
     ending: BTreeMap<Ino, ScanFor>,
+    /// Their headers are on their way. Before that is there nobody knows which names of them are other ranks'.
+    headers: BTreeSet<Ino>,
 }
 
 impl Warm {
     pub(crate) fn status(&self) -> WarmStatus {
-        WarmStatus { waiting: self.waiting.len() as u64, ..self.status }
+        WarmStatus { waiting: (self.waiting.len() + self.headers.len()) as u64, ..self.status }
     }
 
     /// Whether this load of the directory is for this.
@@ -93,14 +95,16 @@ impl Warm {
 
     /// Something can be begun, or it is over and nobody has said so.
     pub(crate) fn may_go_on(&self) -> bool {
-        let next = !self.waiting.is_empty() || self.active.is_empty();
-        let room = self.active.len() < DIRS_MAX && self.ending.is_empty();
+        let under_way = self.active.len() + self.headers.len();
+        let next = !self.waiting.is_empty() || under_way == 0;
+        let room = under_way < DIRS_MAX && self.ending.is_empty();
         self.status.state == WarmState::Running && room && next
     }
 
     fn end(&mut self, state: WarmState) {
         self.status.state = state;
         self.waiting.clear();
+        self.headers.clear();
     }
 }
 
@@ -115,6 +119,7 @@ impl Rank {
         };
         let former = std::mem::take(&mut self.warm.active);
         self.warm.ending.extend(former);
+        self.warm.headers.clear();
         let run = self.warm.status.run + 1;
         self.warm.status = WarmStatus { run, state: WarmState::Running, ..Default::default() };
         self.warm.waiting = BTreeSet::from([ino]);
@@ -177,6 +182,10 @@ impl Rank {
         if !known {
             self.start_load(LoadKey::Header { dir: ino }, None);
         }
+        if !known && !stdx::mutant!("mds_warmed_before_header") {
+            self.warm.headers.insert(ino);
+            return;
+        }
         self.warm.active.insert(ino, if loading { ScanFor::Warmup } else { ScanFor::WholeDirectory });
         if loading {
             // All its names are known, or will be: only its directories are looked for.
@@ -184,6 +193,17 @@ impl Rank {
             self.start_load(LoadKey::Scan { dir: ino, from, purpose: ScanFor::Warmup }, None);
         } else {
             self.begin_whole_load(ino);
+        }
+    }
+
+    /// A directory's header has come, or will not.
+    pub(crate) fn warm_header(&mut self, ino: Ino, is_there: bool) {
+        if self.warm.headers.remove(&ino) {
+            if is_there {
+                self.warm.waiting.insert(ino);
+            } else {
+                self.warm.status.left_out += 1;
+            }
         }
     }
 

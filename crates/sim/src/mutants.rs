@@ -36,6 +36,7 @@ const RANKS: &[&str] = &[
     "mds_spread_over_merged",
     "mds_totals_not_given_back",
     "mds_totals_outlive_link",
+    "mds_woken_from_store",
 ];
 
 /// Name of the defect, the crate it is in, and the seed that is tried first: one that showed it. A change of the workload may
@@ -148,6 +149,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_sent_back_for_ever", "mds", 0),
     ("mds_totals_not_given_back", "mds", 0),
     ("mds_totals_outlive_link", "mds", 2),
+    ("mds_woken_from_store", "mds", 8575),
 ];
 
 /// Defects that one rank on one thread cannot show, or hardly ever: name, crate, and the test there that switches them on and sees
@@ -394,6 +396,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_withheld_while_anew", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // Parts of a directory that is spread within a lease of its rank's new life.
+    ("mds_warmed_before_header", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_asked_once", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // What becomes of directories by itself: nobody sees it in what they are.

@@ -502,10 +502,14 @@ fn what_is_kept_of_it_comes_back_first() {
     assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some());
 }
 
-/// Its names come into the cache unit by unit, also where nobody knows yet that it is spread.
+/// Its names come into the cache unit by unit, also where nobody knows yet that it is spread: those that are another rank's do not. They
+/// came once, before the header did, and stayed.
 #[test]
 fn it_is_warmed() {
     let (mut c, dir) = Cluster::with_spread(20);
+    let others = c.name_in(1, 0);
+    let others = c.create(dir, &others);
+    c.checkpoint(1);
     c.drop_cache(0);
     assert!(c.lookup(root(), "d").is_ok());
     c.inject(0, Input::Warmup { dir: Some(dir.ino) });
@@ -515,8 +519,9 @@ fn it_is_warmed() {
     let own = expected(20).into_iter().filter(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == 0).count();
     let status = c.worlds[0].rank.warm.status();
     assert_eq!((status.names as usize, status.left_out, status.waiting), (own, 0, 0), "{status:?}");
-    assert_eq!(c.names(dir), expected(20));
-    assert_eq!(c.stat(dir).size, 21);
+    assert_eq!(c.worlds[0].rank.view.cache.by_ino(others.ino), None);
+    assert_eq!(c.names(dir).len(), expected(20).len() + 1);
+    assert_eq!(c.stat(dir).size, 22);
 }
 
 /// A part is not given away while another rank has reserved a name in it.
@@ -759,8 +764,9 @@ fn a_hint_into_what_is_gone_leads_nowhere() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 12] = [
+    let defects: [(&str, fn()); 13] = [
         ("mds_units_asked_once", parts_that_cannot_go_yet_go_later),
+        ("mds_warmed_before_header", it_is_warmed),
         ("mds_seed_not_told", the_seed_of_hashes_is_told_once_to_whom_it_may_be),
         ("mds_tally_counts_twice", a_large_directory_is_spread),
         ("mds_tally_frozen", names_change_while_they_are_counted),
