@@ -180,11 +180,8 @@ impl Rank {
         let dir = self.view.cache.dir(slot);
         let (known, loading) = (dir.has(dir::HEADER), dir.has(dir::COMPLETE | dir::LOADING));
         if !known {
-            self.start_load(LoadKey::Header { dir: ino }, None);
-        }
-        if !known && !stdx::mutant!("mds_warmed_before_header") {
             self.warm.headers.insert(ino);
-            return;
+            return self.start_load(LoadKey::Header { dir: ino }, None);
         }
         self.warm.active.insert(ino, if loading { ScanFor::Warmup } else { ScanFor::WholeDirectory });
         if loading {

@@ -396,7 +396,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_withheld_while_anew", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // Parts of a directory that is spread within a lease of its rank's new life.
-    ("mds_warmed_before_header", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_asked_once", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // What becomes of directories by itself: nobody sees it in what they are.
