@@ -248,17 +248,21 @@ impl Rank {
                 self.runnable.push_back(id);
             }
         }
-        if let LoadKey::Header { dir } = key {
+        self.load_is_over(&key);
+    }
+
+    fn load_is_over(&mut self, key: &LoadKey) {
+        if let LoadKey::Header { dir } = *key {
             let has_header = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);
             self.warm_header(dir, self.view.cache.find_dir(dir).is_some_and(has_header));
         }
-        if let Some(dir) = names_dir(&key)
+        if let Some(dir) = names_dir(key)
             && let Some(slot) = self.view.cache.find_dir(dir)
         {
             let entries = self.view.cache.dirs.get_mut(slot);
             entries.loads = entries.loads.saturating_sub(1);
             // Whoever waited for a header takes it from there.
-            if brings_names_of(&key).is_some() {
+            if brings_names_of(key).is_some() {
                 self.view.cache.drop_dir_if_idle(slot);
             }
         }

@@ -479,14 +479,7 @@ impl Rank {
             Phase::PreFlush { until } if self.checkpoint.completed < until => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
             Phase::PreFlush { .. } => self.announce(part, unit, out),
-            Phase::Announce => {
-                self.moves.current.as_ref()?.id?;
-                if !self.is_sorted(unit) {
-                    return None;
-                }
-                self.view.territory.leave(Some((part, false)), unit.dir);
-                Some(Phase::Recall { part: 0, found: false })
-            }
+            Phase::Announce => self.announced(part, unit),
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
             Phase::Gather(at) => match self.find_holders(part, at, false) {
                 Slice::More(at) => Some(Phase::Gather(at)),
@@ -533,6 +526,16 @@ impl Rank {
                 None
             }
         }
+    }
+
+    /// All know that it moves.
+    fn announced(&mut self, part: Part, unit: Unit) -> Option<Phase> {
+        self.moves.current.as_ref()?.id?;
+        if !self.is_sorted(unit) {
+            return None;
+        }
+        self.view.territory.leave(Some((part, false)), unit.dir);
+        Some(Phase::Recall { part: 0, found: false })
     }
 
     fn announce(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
