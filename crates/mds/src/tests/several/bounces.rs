@@ -3,6 +3,7 @@
 //! Absent: moves (`moves.rs`).
 
 use super::*;
+use proto::request::open_flags;
 
 #[test]
 fn one_rank_with_a_map_is_as_one_without() {
@@ -51,6 +52,32 @@ pub(crate) fn what_a_rank_has_that_lives_again_is_not_gone() {
         c.worlds[0].rank.next_to_ask(None, &asked)
     };
     assert_eq!([next(&[]), next(&[1]), next(&[1, 2])], [Some(RankId(1)), Some(RankId(2)), None]);
+}
+
+/// Found by the simulator (581): a rank that had all directories, and was asked for a file without a name that another rank has, knew it by
+/// that place still when the file came to it with the directory that it had got a name in.
+#[test]
+pub(crate) fn what_another_rank_has_without_a_name_is_not_cached() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = node(&c.lookup(dir, "f").expect("there"));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let at_1 = |c: &mut Cluster, request: Request| {
+        let tid = c.start(1, REMOTE, request);
+        assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    };
+    at_1(&mut c, Request::Open { node: file, flags: open_flags::RDWR });
+    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
+    c.checkpoint(1);
+    let hash = name_hash(&SEED, &file.ino.link_name());
+    let orphan = NodeRef { ino: file.ino, parent: Ino::orphans(RankId(1)), hash };
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.ask(0, Request::GetAttr { node: orphan }), NOT_MINE(1));
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    at_1(&mut c, Request::Link { node: orphan, parent: dir, name: n("g") });
+    at_1(&mut c, Request::Release { node: file, count: 1 });
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.lookup(dir, "g").map(|attr| attr.ino), Ok(file.ino));
 }
 
 #[test]

@@ -462,9 +462,10 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 21] = [
+    let defects: [(&str, fn()); 22] = [
         ("mds_refused_is_not_under_way", pins::a_move_that_a_refused_wish_hides_is_carried_out),
         ("mds_gone_with_a_dead_rank", bounces::what_a_rank_has_that_lives_again_is_not_gone),
+        ("mds_orphan_of_others_cached", bounces::what_another_rank_has_without_a_name_is_not_cached),
         ("mds_seal_not_replayed", replay_drops_what_was_sealed_away),
         ("mds_move_despite_opens", nothing_moves_while_it_is_open_or_locked),
         ("mds_move_keeps_grants", what_is_granted_below_comes_back_first),
