@@ -6,7 +6,7 @@ use super::spreads::expected;
 use super::*;
 
 impl Cluster {
-    /// Whoever has it merges a directory, if it can be now.
+    /// Whoever has it merges a directory, if it can be now. Whether it is in one part then: what is not cached only looks as if it were.
     pub(super) fn merge(&mut self, dir: NodeRef) -> bool {
         let merges = |c: &Self| c.said("is in one part again") + c.said("it is not spread");
         let (at, before) = (self.content_of(dir), merges(self));
