@@ -303,6 +303,7 @@ impl Rank {
                 self.warm_dir_over(*dir, ScanFor::Warmup, false);
             }
             LoadKey::Scan { dir, purpose: ScanFor::Count, .. } => self.not_counted(*dir, failed),
+            LoadKey::Spread { dir } if failed => self.moves.unreadable = Some(*dir),
             LoadKey::Scan { purpose: ScanFor::Request(_) | ScanFor::Orphans, .. }
             | LoadKey::Dentry { .. }
             | LoadKey::ByHash { .. }

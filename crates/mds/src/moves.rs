@@ -165,6 +165,8 @@ struct Move {
     until: Mono,
     ops: Vec<OpId>,
     found: Found,
+    /// The directory of the unit that moves stays cached: who looks below the unit has to know how it is spread.
+    held: Option<Ino>,
 }
 
 /// The move under way, and those that wait.
@@ -184,6 +186,8 @@ pub(crate) struct Moves {
     emptied: Vec<Ino>,
     /// How directories are spread of which units are to move came into the cache.
     pub learned: bool,
+    /// A directory of which that could not be read.
+    pub unreadable: Option<Ino>,
     pins: Pins,
     pub unseen: Unseen,
     carves: Carves,
@@ -392,7 +396,9 @@ impl Rank {
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
             let found = Found::default();
-            self.moves.current = Some(Move { part, unit, goal, to, id, phase, until, ops, found });
+            self.moves.unreadable = None;
+            self.moves.current =
+                Some(Move { part, unit, goal, to, id, phase, until, ops, found, held: None });
             return;
         }
     }
@@ -479,7 +485,7 @@ impl Rank {
             Phase::PreFlush { until } if self.checkpoint.completed < until => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
             Phase::PreFlush { .. } => self.announce(part, unit, out),
-            Phase::Announce => self.announced(part, unit),
+            Phase::Announce => self.announced(part, unit, out),
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
             Phase::Gather(at) => match self.find_holders(part, at, false) {
                 Slice::More(at) => Some(Phase::Gather(at)),
@@ -529,11 +535,15 @@ impl Rank {
     }
 
     /// All know that it moves.
-    fn announced(&mut self, part: Part, unit: Unit) -> Option<Phase> {
+    fn announced(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
         self.moves.current.as_ref()?.id?;
+        if self.moves.unreadable.take() == Some(unit.dir) {
+            return self.no_move("how the directory is spread cannot be read", out);
+        }
         if !self.is_sorted(unit) {
             return None;
         }
+        self.hold_group(unit);
         self.view.territory.leave(Some((part, false)), unit.dir);
         Some(Phase::Recall { part: 0, found: false })
     }
@@ -688,6 +698,7 @@ impl Rank {
             self.hand_over_holders(out);
         }
         let Some(one) = self.moves.current.take() else { return };
+        one.held.into_iter().for_each(|dir| self.let_group_go(dir));
         self.view.book.operation_ended(RECALLS);
         self.moves.unseen.give_up();
         self.moves.emptied = Vec::new();

@@ -507,7 +507,7 @@ impl Rank {
 
     /// Not while it waits for the store, whose answer wakes it: it had asked other ranks for several things, and a search that was woken
     /// by the next of them would go on as if it had looked where that answer is to come from (seed 8575 of several ranks).
-    fn plans_again(&mut self, id: OpId) {
+    pub(crate) fn plans_again(&mut self, id: OpId) {
         let Some(op) = self.parked.get_mut(&id) else { return };
         if op.waits != Waits::Store || stdx::mutant!("mds_woken_from_store") {
             op.waits = Waits::Turn;

@@ -573,6 +573,28 @@ mod tests {
         assert!(one.set(map(1, &[])) && !one.is_whole());
     }
 
+    /// What broke (seed 20486 of several ranks): with each transaction all searches of a rank began anew, and with enough of them none ended.
+    #[test]
+    fn what_is_reserved_changes_nothing_of_whose_anything_is() {
+        let mut one = Territory::new(RankId(1));
+        one.set(map(1, &[(Ino(5000), 1)]));
+        let turn = one.turn();
+        one.reserve(true);
+        one.reserve(false);
+        assert_eq!(one.turn(), turn);
+        one.set(map(2, &[(Ino(5000), 0)]));
+        assert_ne!(one.turn(), turn, "a map does");
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn a_rank_whose_searches_begin_with_each_transaction_is_caught() {
+        stdx::mutant::activate(Some("mds_reserved_turns"));
+        let verdict = std::panic::catch_unwind(what_is_reserved_changes_nothing_of_whose_anything_is);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
+    }
+
     #[test]
     fn numbers_say_whose_the_systems_directories_are() {
         let mut one = Territory::new(RankId(1));

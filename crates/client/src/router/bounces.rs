@@ -32,6 +32,8 @@ pub(super) struct Bounced {
     since: Option<Mono>,
     /// Who has sent it away by that map, or one with the same owners.
     by: BTreeSet<RankId>,
+    /// All had sent it away, and nobody was named: each is asked once more.
+    twice: bool,
     named: u32,
     /// The last pause.
     pause_ns: u64,
@@ -186,8 +188,19 @@ impl Many {
             return Next::Ask(owner);
         }
         // Two that name each other go by hints: a third one may have it.
-        let other = self.askable().into_iter().find(|rank| !by.contains(rank));
+        let askable = self.askable();
+        let other = askable.iter().find(|rank| !by.contains(rank));
         if let Some(rank) = other.filter(|_| !stdx::mutant!("client_asks_only_whom_hints_name")) {
+            return Next::Ask(*rank);
+        }
+        // Where it is being renamed, and who decided that is dead, it may have come to one that was asked before, behind the back of one that
+        // was asked later and knows of nothing any more (seed 17274 of several ranks).
+        let later = askable.into_iter().find(|rank| *rank != from);
+        if let (None, Some(rank), Some(bounced)) = (again, later, self.bounces.get_mut(&call))
+            && !bounced.twice
+            && !stdx::mutant!("client_asks_all_once")
+        {
+            (bounced.twice, bounced.by) = (true, BTreeSet::from([from]));
             return Next::Ask(rank);
         }
         // All have sent it away. Where it went meanwhile from one to the other, who is named has it by now.

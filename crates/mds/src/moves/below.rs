@@ -63,6 +63,25 @@ impl Rank {
         }
     }
 
+    /// What is known of the directory of a unit stays until its move is over.
+    pub(super) fn hold_group(&mut self, unit: Unit) {
+        if unit.frag != Frag::WHOLE
+            && let Some(slot) = self.view.cache.find_dir(unit.dir)
+            && let Some(one) = &mut self.moves.current
+        {
+            one.held = Some(unit.dir);
+            self.view.cache.dirs.get_mut(slot).loads += 1;
+        }
+    }
+
+    pub(super) fn let_group_go(&mut self, dir: Ino) {
+        if let Some(slot) = self.view.cache.find_dir(dir) {
+            let held = self.view.cache.dirs.get_mut(slot);
+            held.loads = held.loads.saturating_sub(1);
+            self.view.cache.drop_dir_if_idle(slot);
+        }
+    }
+
     /// Why nothing can move now.
     pub(super) fn nothing_moves(&self) -> Option<String> {
         // What those keep that were granted it in a former life nobody knows.

@@ -117,8 +117,10 @@ impl Rank {
         }
         self.moves.abandoned.remove(&unit);
         let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else { return };
-        let part = one.part;
+        let (part, is_known) = (one.part, one.id.is_some());
         match one.phase {
+            // All know of it: an earlier coordinator has done what was asked.
+            Phase::Announce if is_known => {}
             // What is refused may be under way already, as a coordinator that is gone was asked: while this one was, it was taken for it.
             Phase::Named | Phase::Dropping | Phase::Announce => {
                 self.give_up_move(why, out);

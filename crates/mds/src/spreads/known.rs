@@ -124,6 +124,8 @@ impl Rank {
         }
         if let Some(spread) = spread {
             let slot = self.view.cache.dir_or_new(dir);
+            // Of units that are others' not all names are here, whatever was known of one part.
+            self.view.cache.dirs.get_mut(slot).clear(dir::COMPLETE);
             self.view.cache.is_spread_so(slot, spread);
         }
     }

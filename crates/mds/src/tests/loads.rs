@@ -3,6 +3,7 @@
 use super::*;
 use crate::WarmState;
 use crate::config::Prefetch;
+use crate::op::OpId;
 use stdx::Prng;
 
 const DIRS: u64 = 40;
@@ -53,6 +54,30 @@ fn whole_directories_stay_within_the_cache_while_they_are_loaded() {
     assert_eq!(w.rank.status().parked, 0);
     assert!(w.rank.status().loaded_ahead > 4 * NAMES, "{:?}", w.rank.status());
     assert!(w.max_bytes < CACHE + CACHE / 4, "{} of {CACHE}: {:?}", w.max_bytes, w.rank.status());
+}
+
+/// What broke (seed 8575 of several ranks): a search that had asked two ranks and then the store was woken by the second one's answer,
+/// took it for the store's, and did not find what is there.
+#[test]
+fn an_operation_that_waits_for_the_store_is_woken_by_nobody_else() {
+    let (mut w, dirs) = world(Prefetch::Auto, 8 << 20);
+    w.hold_loads = true;
+    let tid = w.start(EMBEDDED, Cred::ROOT, Request::Lookup { parent: dirs[0], name: n("7") });
+    let waits: Vec<OpId> = w.rank.parked.keys().copied().collect();
+    assert_eq!(waits.len(), 1);
+    w.rank.look_again(waits);
+    assert!(w.rank.runnable.is_empty());
+    w.let_go();
+    assert!(w.answer(EMBEDDED, tid).is_some_and(|outcome| outcome.is_ok()));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn an_operation_that_is_woken_from_the_store_is_caught() {
+    stdx::mutant::activate(Some("mds_woken_from_store"));
+    let verdict = std::panic::catch_unwind(an_operation_that_waits_for_the_store_is_woken_by_nobody_else);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }
 
 /// Asks for names at random. Returns the share of names that were loaded ahead.

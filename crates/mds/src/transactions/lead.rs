@@ -350,8 +350,8 @@ impl Rank {
 
     fn wake_operation(&mut self, op: OpId, failed: Option<Errno>) {
         if let Some(parked) = self.parked.get_mut(&op) {
-            (parked.failed, parked.waits) = (failed, Waits::Turn);
-            self.runnable.push_back(op);
+            parked.failed = failed;
+            self.plans_again(op);
         }
     }
 

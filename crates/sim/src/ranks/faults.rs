@@ -8,7 +8,7 @@ use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
 use mds::coordinator::Command;
 use mds::input::{ConnId, Input};
-use proto::ids::RankId;
+use proto::ids::{Ino, RankId};
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
 
@@ -35,14 +35,15 @@ pub(super) enum Fault {
     /// An operator ends a session, or a rank's life.
     Evict,
     FailRank,
-    /// Caches are dropped, checkpoints made.
+    /// Caches are dropped, filled, checkpoints made.
     DropCache,
+    Warmup,
     Checkpoint,
     /// One more rank.
     Grow,
 }
 
-pub(super) const ALL: [Fault; 13] = [
+pub(super) const ALL: [Fault; 14] = [
     Fault::Power,
     Fault::Process,
     Fault::JournalStep,
@@ -54,6 +55,7 @@ pub(super) const ALL: [Fault; 13] = [
     Fault::Evict,
     Fault::FailRank,
     Fault::DropCache,
+    Fault::Warmup,
     Fault::Checkpoint,
     Fault::Grow,
 ];
@@ -72,6 +74,7 @@ impl Fault {
             Self::Evict => "fault: session evicted",
             Self::FailRank => "fault: rank failed by an operator",
             Self::DropCache => "fault: cache dropped",
+            Self::Warmup => "warming asked for",
             Self::Checkpoint => "checkpoints asked for",
             Self::Grow => "ranks added",
         }
@@ -164,6 +167,12 @@ impl Ranks {
                 self.command(Command::FailRank(rank))?;
             }
             Fault::DropCache => self.step_rank(life, Input::DropCache)?,
+            Fault::Warmup => {
+                let map = self.seat.map.as_ref();
+                let placed: Vec<_> = map.into_iter().flat_map(|map| map.entries.keys()).collect();
+                let dir = placed.get(self.rng.index(placed.len())).map_or(Ino::ROOT, |unit| unit.dir);
+                self.step_rank(life, Input::Warmup { dir: Some(dir) })?;
+            }
             Fault::Checkpoint => self.step_rank(life, Input::Checkpoint)?,
             Fault::Grow => {
                 if self.plan.ranks >= self.plan.most {

@@ -41,7 +41,7 @@ fn a_file_that_outlives_its_directory_is_looked_for_once() {
 }
 
 #[test]
-fn of_whom_nobody_knows_every_rank_is_asked_once() {
+fn of_whom_nobody_knows_every_rank_is_asked_once_and_once_more() {
     let mut bench = Bench::with(&map(2, 3, &[(PINNED.ino, 1)]));
     let lost = Request::GetAttr { node: NodeRef::bare(Ino(8000)) };
     assert_eq!(bench.call(1, lost).asked(0), [1]);
@@ -53,7 +53,9 @@ fn of_whom_nobody_knows_every_rank_is_asked_once() {
     assert!(said.has(&Output::Connect { rank: RankId(2) }));
     bench.step(Input::Connected { rank: RankId(2) });
     bench.welcome(2, 5, false);
-    assert_eq!(bench.not_mine(2, 1, None, 2).answers(), [(1, Err(Errno::ESTALE))]);
+    assert_eq!(bench.not_mine(2, 1, None, 2).asked(0), [2], "again");
+    assert_eq!(bench.not_mine(0, 2, None, 2).asked(1), [2]);
+    assert_eq!(bench.not_mine(1, 2, None, 2).answers(), [(1, Err(Errno::ESTALE))]);
     assert_eq!(bench.router.waiting().count(), 0);
 }
 
@@ -119,6 +121,34 @@ fn where_two_ranks_name_each_other_a_third_one_is_asked() {
 fn a_client_that_asks_only_whom_hints_name_is_caught() {
     stdx::mutant::activate(Some("client_asks_only_whom_hints_name"));
     let verdict = std::panic::catch_unwind(where_two_ranks_name_each_other_a_third_one_is_asked);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
+/// What broke (seed 17274 of several ranks): a directory was renamed to rank 1. Rank 0, which had decided that, knew it and died; rank 1
+/// was asked before it had heard; and rank 0 again, which knew of nothing any more.
+#[test]
+fn where_nobody_names_anybody_all_are_asked_once_more() {
+    let mut bench = Bench::of_two();
+    let renamed = lookup(NodeRef::bare(Ino(8000)), "a");
+    let said = bench.call(1, renamed.clone());
+    let said = bench.not_mine(0, said.asked(0)[0], Some(1), 2);
+    let said = bench.not_mine(1, said.asked(1)[0], Some(0), 2);
+    let said = bench.not_mine(0, said.asked(0)[0], None, 2);
+    assert_eq!(said.answers(), [], "rank 1 may have heard meanwhile");
+    assert_eq!(bench.reply(1, said.asked(1)[0], Err(Errno::ENOENT)).answers(), [(1, Err(Errno::ENOENT))]);
+    let said = bench.call(2, renamed);
+    let said = bench.not_mine(0, said.asked(0)[0], None, 2);
+    let said = bench.not_mine(1, said.asked(1)[0], None, 2);
+    let said = bench.not_mine(0, said.asked(0)[0], None, 2);
+    assert_eq!(said.answers(), [(2, Err(Errno::ESTALE))], "nobody has it");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_asks_all_once_is_caught() {
+    stdx::mutant::activate(Some("client_asks_all_once"));
+    let verdict = std::panic::catch_unwind(where_nobody_names_anybody_all_are_asked_once_more);
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }

@@ -319,6 +319,8 @@ impl Judge {
             Request::SetAttr { set, .. } => set.mtime,
             every_request!() => None,
         };
+        let of_others = || self.told_as_set(&origin.outcome).map(|(_, time)| SetTime::At(time));
+        let set = set.or_else(of_others);
         // Of a boundary the content's part was told by its owner before.
         let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
         let first = self.since_set(&[dir], first);
