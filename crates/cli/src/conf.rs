@@ -3,7 +3,7 @@
 //!
 //! An edit touches the setting's own line and leaves comments and order alone.
 //!
-//! Absent: settings of the cluster, which servers share (they come with many ranks).
+//! Absent: settings of the file system, which all servers share (`pando fs set`).
 
 use crate::problem::{Exit, Problem, chain};
 use runtime::config::{Config, ConfigError, OPTIONS, OptionHelp, PATH_DEFAULT};
@@ -16,13 +16,13 @@ pub fn path(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| PATH_DEFAULT.into(), Into::into)
 }
 
-/// Settings of the cluster that the interface names and this version does not have.
-const LATER: &[&str] = &["max_mds", "max_ranks"];
+/// Settings of the file system, which are in no file.
+const SHARED: &[&str] = &["max_mds", "max_ranks", "joinable", "bal_rank_mask", "placement", "rank_weight"];
 
-/// Whether a setting is one of a later version.
+/// Whether a setting is one of the file system.
 #[must_use]
-pub fn is_later(key: &str) -> bool {
-    LATER.contains(&key)
+pub fn is_shared(key: &str) -> bool {
+    SHARED.contains(&key)
 }
 
 /// The setting of this name.
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn no_setting_is_both_present_and_later() {
-        assert!(OPTIONS.iter().all(|option| !is_later(option.name)));
+        assert!(OPTIONS.iter().all(|option| !is_shared(option.name)));
     }
 
     #[test]

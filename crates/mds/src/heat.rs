@@ -10,6 +10,7 @@ use crate::coordinator::LOADS_MAX;
 use crate::op::{Op, Plan, Stop};
 use crate::rank::Rank;
 use crate::view::{Found, View};
+use proto::cluster::Unit;
 use proto::request::Request;
 use proto::{Ino, every_request};
 use std::collections::BTreeMap;
@@ -65,8 +66,10 @@ pub struct Load {
 /// What is asked of the directories that one entry governs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitLoad {
-    /// `Ino::NONE`: of those that slots place.
+    /// The number of that entry's content; `Ino::NONE`: of those that slots place.
     pub dir: Ino,
+    /// What it is in the cluster map.
+    pub unit: Unit,
     pub load: Load,
 }
 
@@ -270,8 +273,12 @@ impl Rank {
     #[must_use]
     pub fn loads(&self, now: Mono) -> Vec<UnitLoad> {
         let tick = tick_of(now);
-        let units =
-            self.view.heats.units.iter().map(|(dir, heat)| UnitLoad { dir: *dir, load: heat.load(tick) });
+        let unit = |dir| self.view.cache.unit(dir);
+        let units = self.view.heats.units.iter().map(|(dir, heat)| UnitLoad {
+            dir: *dir,
+            unit: unit(*dir),
+            load: heat.load(tick),
+        });
         units.filter(|unit| unit.load != Load::default()).collect()
     }
 }

@@ -134,7 +134,7 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
     let (key, value) = (text(command, "key")?, text(command, "value")?);
     let usage = |what: String| Err(refusal(Refusal::Usage, &what));
     match key {
-        "max_mds" => match value.parse::<u16>() {
+        "max_mds" | "max_ranks" => match value.parse::<u16>() {
             Ok(ranks @ 1..=RANKS_MAX) => {
                 if ranks > 1 {
                     not_of_mount(server)?;

@@ -7,7 +7,7 @@ use mds::Rank;
 use mds::input::Input;
 use mds::output::Output;
 use mds::status::{OpStatus, SessionStatus, Status};
-use proto::{Ino, Kind, SessionId};
+use proto::{Frag, Ino, Kind, SessionId};
 use serde_json::{Map, Value, json};
 use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now};
@@ -79,9 +79,14 @@ impl RankMachine for Rank {
 fn unit(unit: &mds::UnitLoad) -> Value {
     let mds::Load { reads, writes, misses, fetched, cpu } = unit.load;
     json!({
-        "ino": unit.dir.0, "reads_per_s": reads, "writes_per_s": writes, "misses_per_s": misses,
+        "ino": unit.unit.dir.0, "frag": frag(unit.unit.frag), "reads_per_s": reads, "writes_per_s": writes, "misses_per_s": misses,
         "fetched_per_s": fetched, "cpu": cpu,
     })
+}
+
+/// A part of a directory, as `subtree ls` and `dirfrag ls` show it.
+pub(crate) fn frag(frag: Frag) -> String {
+    format!("{:#x}/{}", frag.prefix, frag.depth)
 }
 
 fn ino_of(question: &Value) -> Option<Ino> {

@@ -6,6 +6,7 @@
 use crate::admin::{done, refusal, refusal_with};
 use crate::fs::carry_out;
 use crate::life::RankLife;
+use crate::report::frag;
 use crate::server::Server;
 use mds::coordinator::Command;
 use mds::input::Input;
@@ -75,12 +76,22 @@ impl Paths<'_> {
 /// Every entry of the map: where, whose, why, and whether it moves.
 pub(crate) fn list(server: &Server, map: &ClusterMap) -> Value {
     let mut paths = Paths { server, known: BTreeMap::new() };
-    let shown = map.entries.iter().take(LISTED_MAX).map(|(unit, entry)| one(&mut paths, map, *unit, entry));
+    let loads = units_asked(server);
+    let shown = map.entries.iter().take(LISTED_MAX).map(|(unit, entry)| {
+        let mut row = one(&mut paths, map, *unit, entry);
+        // Of what nothing is asked its rank says nothing.
+        let is_its = |load: &&Value| ["rank", "ino", "frag"].iter().all(|key| load[*key] == row[*key]);
+        let load = loads.iter().find(is_its);
+        for key in ["reads_per_s", "writes_per_s"] {
+            row[key] = load.map_or_else(|| json!(0.0), |load| load[key].clone());
+        }
+        row
+    });
     json!({ "subtrees": shown.collect::<Vec<_>>(), "count": map.entries.len(), "epoch": map.version })
 }
 
-/// What is asked of each entry's directories at its rank, those of which most is asked first; those that slots place count together.
-pub(crate) fn loads(server: &Server) -> Value {
+/// What is asked of each entry's directories at its rank.
+fn units_asked(server: &Server) -> Vec<Value> {
     let mut units = Vec::new();
     for life in server.stage.all() {
         let answer = life.driver.report(&json!({ "cmd": "loads" })).unwrap_or_default();
@@ -90,6 +101,12 @@ pub(crate) fn loads(server: &Server) -> Value {
             units.push(unit);
         }
     }
+    units
+}
+
+/// The same, those of which most is asked first; those that slots place count together.
+pub(crate) fn loads(server: &Server) -> Value {
+    let mut units = units_asked(server);
     let number = |unit: &Value, key: &str| unit[key].as_f64().unwrap_or(0.0);
     let asked = |unit: &Value| number(unit, "reads_per_s") + number(unit, "writes_per_s");
     units.sort_by(|a, b| asked(b).total_cmp(&asked(a)));
@@ -114,7 +131,7 @@ fn one(paths: &mut Paths<'_>, map: &ClusterMap, unit: Unit, entry: &Entry) -> Va
     json!({
         "path": paths.path(unit.dir),
         "ino": unit.dir.0,
-        "frag": format!("{:#x}/{}", unit.frag.prefix, unit.frag.depth),
+        "frag": frag(unit.frag),
         "frags": frags,
         "rank": entry.rank.0,
         "policy": if unit.dir == Ino::ROOT { "root" } else { policy },

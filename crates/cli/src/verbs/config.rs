@@ -31,8 +31,14 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
 }
 
 fn known(key: &str) -> Result<&'static OptionHelp, Problem> {
-    let why = if conf::is_later(key) { "not in this version" } else { "unknown setting" };
-    let unknown = || Problem::new(Exit::Usage, format!("{key}: {why}")).do_this("`pando config help`");
+    let unknown = || {
+        let (why, step) = if conf::is_shared(key) {
+            ("a setting of the file system", format!("`pando fs set FS {key} VALUE`"))
+        } else {
+            ("unknown setting", "`pando config help`".to_owned())
+        };
+        Problem::new(Exit::Usage, format!("{key}: {why}")).do_this(step)
+    };
     conf::setting(key).ok_or_else(unknown)
 }
 
