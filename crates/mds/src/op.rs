@@ -55,6 +55,8 @@ pub(crate) struct Heard {
     pub orphans_at: BTreeMap<Ino, RankId>,
     /// How often another rank had not what it was asked for.
     sent_back: u8,
+    /// All have said so, and nobody named another.
+    nowhere: bool,
     /// How often what it fails by was to be reserved, and told again.
     voted: u8,
 }
@@ -150,6 +152,12 @@ impl Op {
         // It may have got a name since.
         heard.orphans_at.clear();
         heard.sent_back < SENT_BACK_MAX || stdx::mutant!("mds_sent_back_for_ever")
+    }
+
+    /// All ranks have said that what was asked for is another's, and nobody named one. Whether all are asked once more: what somebody has
+    /// decided, who is dead, may be told to the rank that gets it between the question to that and the one to his next life.
+    pub(crate) fn looks_once_more(&mut self) -> bool {
+        !std::mem::replace(&mut self.hears().nowhere, true)
     }
 
     /// The store says where that inode is that it looks for.

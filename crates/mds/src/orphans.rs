@@ -29,6 +29,11 @@ impl Rank {
             return;
         }
         self.view.cache.flag(ino, 0, node::BUSY);
+        // It is perhaps about to get a name at another rank: what becomes of it is looked at when that is known.
+        let may_stay = self.view.transactions.is_reserved(ino) && !stdx::mutant!("mds_reserved_is_purged");
+        if may_stay {
+            return;
+        }
         if !self.view.reconnecting && self.state.serves() && self.orphan(ino).is_some() {
             self.view.files.get_mut(ino).purging = true;
             self.view.cache.flag(ino, node::BUSY, 0);

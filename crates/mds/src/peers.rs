@@ -165,7 +165,7 @@ fn unit_of(request: &Request) -> Option<Unit> {
 }
 
 /// Whether a rank in that state serves others.
-const fn serves(state: RankState) -> bool {
+pub(crate) const fn serves(state: RankState) -> bool {
     matches!(state, RankState::Reconnect | RankState::Active | RankState::Stopping)
 }
 

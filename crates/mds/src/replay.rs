@@ -16,6 +16,7 @@ use crate::session::life::EvictReason;
 use crate::session::{Session, StoredResult};
 use crate::territory::Side;
 use proto::caps::Grants;
+use proto::cluster::Mask;
 use proto::journal::{Mutations, Payload, read_entry};
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
@@ -239,7 +240,10 @@ impl Rank {
     /// It was synced before that, and the other may have removed it since: written again it would be nobody's. What follows for the same
     /// file waits behind it.
     fn replay_data_op(&mut self, op: DataOp, out: &mut Outbox<Output>) {
-        let ino = changed_file(&op).map(|file| file.ino).filter(|_| !self.view.territory.is_whole());
+        // Whose everything is says the map of now, and not that of then: all that others had may have come back since.
+        let others =
+            self.view.territory.map().is_some_and(|map| map.made != Mask::NONE.with(self.view.config.rank));
+        let ino = changed_file(&op).map(|file| file.ino).filter(|_| others);
         if let Some(ino) = ino
             && (matches!(op, DataOp::Redo { .. }) || self.held_redos.contains_key(&ino))
         {

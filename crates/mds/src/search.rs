@@ -184,7 +184,9 @@ impl View {
         // Who made it knows of it before the store does.
         let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
         let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));
-        match climb.elsewhere.or(maker) {
+        // It may not be there yet, but is nowhere else (seed 17274 of several ranks).
+        let decided = self.transactions.comes_to(ino);
+        match decided.or(climb.elsewhere).or(maker) {
             None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),
             named => Stop::NotMine(named),
         }

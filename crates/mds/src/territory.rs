@@ -5,9 +5,10 @@
 
 use crate::cache::dir;
 use crate::cache::slab::NONE;
+use crate::peers::serves;
 use crate::spreads::known::parts_of;
 use crate::view::View;
-use proto::cluster::{ClusterMap, Entry, Slot, Unit};
+use proto::cluster::{ClusterMap, Entry, RankInfo, Slot, Unit};
 use proto::header::FragHeader;
 use proto::inode::{InodeCore, flags};
 use proto::{Frag, Incarnation, Ino, RankId, Version};
@@ -61,6 +62,8 @@ pub(crate) struct Territory {
     whole: bool,
     /// There are other ranks. One that owns nothing may have inodes without a name, and opens of them.
     others: bool,
+    /// Some of them do not serve.
+    away: bool,
     /// There may be directories that are placed by slots.
     placing: bool,
     /// What is on its way to another rank, and whether that is sealed.
@@ -89,6 +92,7 @@ impl Territory {
             all: true,
             whole: true,
             others: false,
+            away: false,
             placing: false,
             leaving: None,
             leaving_of: Ino::NONE,
@@ -109,6 +113,11 @@ impl Territory {
     /// Whether the rank is the only one.
     pub(crate) const fn is_only(&self) -> bool {
         self.whole && !self.others
+    }
+
+    /// Whether there are ranks that do not serve.
+    pub(crate) const fn has_away(&self) -> bool {
+        self.away
     }
 
     pub(crate) const fn map(&self) -> Option<&Arc<ClusterMap>> {
@@ -184,6 +193,8 @@ impl Territory {
             .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
         let other = |rank: &RankId| *rank != self.rank;
         self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
+        let is_away = |(rank, info): (&RankId, &RankInfo)| other(rank) && !serves(info.state);
+        self.away = self.map.as_ref().is_some_and(|map| map.ranks.iter().any(is_away));
         self.whole = self.all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);

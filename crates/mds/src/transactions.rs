@@ -16,9 +16,10 @@ pub(crate) mod part;
 
 use crate::op::{OpId, Park, Stop};
 use crate::view::{Found, View};
+use proto::dentry::DentryValue;
 use proto::mutation::Mutation;
 use proto::storeio::Backptr;
-use proto::transact::{Decided, Part, Reserved, Seen, TxnId, put_decided, put_left, put_reserved};
+use proto::transact::{Change, Decided, Part, Reserved, Seen, TxnId, put_decided, put_left, put_reserved};
 use proto::{Ino, NameHash, RankId, SessionId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -208,6 +209,25 @@ impl Transactions {
     /// Inodes that are reserved.
     pub(crate) fn inodes(&self) -> impl Iterator<Item = Ino> {
         self.inos.keys().copied()
+    }
+
+    /// The rank that gets an inode by what this one has decided, and which has not acknowledged that.
+    pub(crate) fn comes_to(&self, ino: Ino) -> Option<RankId> {
+        let is_it = |change: &Change| match change {
+            Change::Put { value, .. } => match DentryValue::decode(value) {
+                Ok(DentryValue::Primary(record)) => record.core.ino == ino,
+                Ok(DentryValue::Remote { .. }) | Err(_) => false,
+            },
+            Change::Delete { .. }
+            | Change::Header { .. }
+            | Change::Backptr { .. }
+            | Change::Left(_)
+            | Change::Holders { .. }
+            | Change::Lose { .. } => false,
+        };
+        let mut decided = self.committed.values().flatten();
+        let (rank, _) = decided.find(|(_, changes)| changes.iter().any(is_it))?;
+        (!stdx::mutant!("mds_decided_is_nowhere")).then_some(*rank)
     }
 
     /// All that is not over, once more, for a journal whose beginning goes: each in a mutation.

@@ -372,12 +372,16 @@ impl Rank {
 
     /// Plans a parked operation again.
     pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
-        if self.leads.is_waiting(id) {
+        let ended = |id| self.sessions.map.get(&id).is_none_or(|session| session.evicted);
+        let Some(op) = self.parked.get(&id) else { return };
+        let is_over = op.session != OWN && ended(op.session);
+        // The store's answer wakes it, or those of other ranks: what else it was noted for it has not come to.
+        let waits = self.leads.is_waiting(id) || (op.waits == Waits::Store && self.state.serves());
+        if waits && !is_over {
             return;
         }
         let Some(mut op) = self.parked.remove(&id) else { return };
-        let ended = |id| self.sessions.map.get(&id).is_none_or(|session| session.evicted);
-        if op.session != OWN && ended(op.session) {
+        if is_over {
             self.unpin(&op);
         } else if self.state.serves() {
             self.run(now, &mut op, out);

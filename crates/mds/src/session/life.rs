@@ -152,8 +152,11 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if session.conn == Some(conn) {
             session.conn = None;
-            let embedded = session.embedded;
+            let (embedded, of_rank) = (session.embedded, session.rank);
             self.drop_line(id);
+            if let Some((rank, _)) = of_rank {
+                self.intents_end(rank, id);
+            }
             self.fade_later(id, now);
             if embedded {
                 self.end_session(now, id, out);

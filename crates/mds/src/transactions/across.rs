@@ -585,9 +585,8 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
     if to.held.is_some() {
         return Err(Errno::EEXIST.into());
     }
-    // Its rank told of it, so nobody has it open there any more: it is about to go.
     if target.core.nlink == 0 {
-        return Err(Errno::ENOENT.into());
+        return first_name(view, op, &to, &target);
     }
     may(op, &to.above, perm::WRITE)?;
     view.space()?;
@@ -624,6 +623,24 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
     count(view, &mut headers, &to.at, (1, 0), true);
     headers.emit(view);
     Plan::commit(Reply::Attr(attr_of(&core, Some(&ext), home.dir, home.hash)))
+}
+
+/// A file without a name (`O_TMPFILE`) that another rank has gets its first here, and comes here with it.
+fn first_name(view: &mut View, op: &Op, to: &End, target: &Held) -> Found<Plan> {
+    may(op, &to.above, perm::WRITE)?;
+    view.space()?;
+    let mut headers = Headers::new();
+    let mut core = target.changed(view);
+    core.ctime = core.ctime.max(view.wall());
+    core.nlink = 1;
+    core.flags |= flags::BACKPTR;
+    put_primary(view, &to.at, &core, target.ext.as_deref());
+    backptr(view, &core, target, (&target.home, &to.at))?;
+    delete(view, &target.home);
+    count(view, &mut headers, &target.home, (-1, 0), true);
+    count(view, &mut headers, &to.at, (1, 0), true);
+    headers.emit(view);
+    Plan::commit(Reply::Attr(attr_of(&core, target.ext.as_deref(), to.at.dir, to.at.hash)))
 }
 
 /// Where an inode is put that gets its second name.

@@ -64,6 +64,10 @@ pub(super) fn holders_of(view: &View, slot: u32) -> Result<Vec<Holder>, Errno> {
 pub(super) fn say_join(view: &mut View, op: &Op, part: &Part, holders: &[Holder]) {
     let to = match part {
         Part::Name { .. } => Some(leader(op)),
+        // What has no name comes to where it gets its first.
+        Part::Inode { .. } if holders.iter().any(|holder| holder.parent == view.orphans()) => {
+            Some(leader(op))
+        }
         Part::Inode { .. } => match view.territory.of_number(Ino::LINKS) {
             Some(Side::Other(rank)) => rank,
             Some(Side::Mine | Side::Sealed) | None => None,

@@ -20,7 +20,7 @@
 use crate::hold::Waiting;
 use crate::op::{Op, OpId, Waits};
 use crate::output::{Level, Output};
-use crate::peers::Ask;
+use crate::peers::{Ask, serves};
 use crate::rank::{Pending, Rank};
 use crate::transactions::{Told, no_left};
 use proto::message::ClientMsg;
@@ -236,7 +236,11 @@ impl Rank {
             Ask::Share(op, rank) => self.share_answered(op, rank, outcome, out),
             Ask::Settle(id, rank) => self.settled_by(now, id, rank, outcome, out),
             // Nobody leads it any more.
-            Ask::Outcome(id) => self.release_part(now, id, out),
+            Ask::Outcome(id) if outcome.is_ok() || stdx::mutant!("mds_any_answer_is_an_abort") => {
+                self.release_part(now, id, out);
+            }
+            // It does not say so, and may have decided: one that is damaged answers nothing but errors. Its next life will tell.
+            Ask::Outcome(id) => self.ask_outcome_again(id),
             Ask::Replica(_)
             | Ask::Facts(_)
             | Ask::Totals(_)
@@ -311,7 +315,8 @@ impl Rank {
             self.end_lead(op, out);
             // It came here meanwhile, or went where it was asked for before it came: it is looked for anew. What is gone is nobody's,
             // and each says that it is another's.
-            let looks = owner.is_some() && self.parked.get_mut(&op).is_some_and(|op| op.is_sent_back());
+            let again = |op: &mut Box<Op>| (owner.is_some() || op.looks_once_more()) && op.is_sent_back();
+            let looks = self.parked.get_mut(&op).is_some_and(again);
             return self.wake_operation(op, (!looks).then_some(Errno::ESTALE));
         };
         self.release_votes(op, out);
@@ -390,8 +395,35 @@ impl Rank {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         lead.phase = Phase::Clear;
         let ranks: Vec<RankId> = lead.shares.keys().copied().collect();
+        if ranks.is_empty() {
+            // Nobody is left to be asked: it is planned without. Waiting for an answer it would never be.
+            lead.phase = Phase::Cleared;
+            return self.wake_operation(op, None);
+        }
         for rank in ranks {
             self.ask_share(op, rank, after_ns);
+        }
+    }
+
+    /// A rank that does not serve holds the transactions up that it has a part in, and nobody else by them: meanwhile nothing is reserved
+    /// or meant for them anywhere, and it is asked alone. Its answer is where they begin anew.
+    fn wait_alone(&mut self, out: &mut Outbox<Output>) {
+        let Some(map) = self.view.territory.map().cloned() else { return };
+        let is_away = |rank: &RankId| map.ranks.get(rank).is_some_and(|info| !serves(info.state));
+        let held_up = |lead: &Lead| {
+            let away = lead.shares.iter().find(|(rank, share)| share.asked && is_away(rank))?.0;
+            (lead.shares.len() > 1).then_some(*away)
+        };
+        let ops: Vec<(OpId, RankId)> =
+            self.leads.of.iter().filter_map(|(op, lead)| Some((*op, held_up(lead)?))).collect();
+        for (op, away) in ops {
+            self.release_votes(op, out);
+            self.view.book.let_go(op);
+            let Some(lead) = self.leads.of.get_mut(&op) else { continue };
+            lead.shares.retain(|rank, _| *rank == away);
+            lead.shares.values_mut().for_each(|share| share.seen.clear());
+            lead.phase = Phase::Clear;
+            self.ask_share(op, away, NOT_YET_NS);
         }
     }
 
@@ -518,6 +550,9 @@ impl Rank {
     pub(crate) fn leads_turn(&mut self, out: &mut Outbox<Output>) {
         if !self.leads.of.is_empty() {
             self.look_at_leads(out);
+            if self.view.territory.has_away() && !stdx::mutant!("mds_votes_held_for_the_dead") {
+                self.wait_alone(out);
+            }
         }
     }
 

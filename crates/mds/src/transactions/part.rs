@@ -21,7 +21,11 @@ use proto::reply::Reply;
 use proto::request::Request;
 use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
 use proto::{Errno, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
+use stdx::time::MS;
 use stdx::{Now, Outbox, Wall};
+
+/// A leader that could not say what became of its transaction is asked again after that.
+const FAILED_NS: u64 = 100 * MS;
 
 /// A part as it is here.
 struct Looked {
@@ -205,7 +209,8 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let (ino, home) = (found.ino(), view.cache.dir(dir).of());
             let value = value_of(view, slot);
             let seen = Seen { parent: Box::default(), dir: home, name, value, holders: Vec::new() };
-            let leaves = home != Ino::LINKS && view.is_boundary(Ino::LINKS);
+            // One without a name gets its first where that is to be, and leaves to there.
+            let leaves = found.core.nlink == 0 || (home != Ino::LINKS && view.is_boundary(Ino::LINKS));
             let reserved = Reserved { dir: home, hash: found.hash, ino };
             let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false, way: None };
             at_rest(view, op, one, patience)
@@ -459,12 +464,12 @@ impl Rank {
 
     /// What is reserved for a transaction is free again.
     pub(crate) fn release_part(&mut self, now: Now, id: TxnId, out: &mut Outbox<Output>) {
-        if !self.view.transactions.prepared().contains_key(&id) {
-            return;
-        }
+        let Some(prepared) = self.view.transactions.prepared().get(&id) else { return };
+        let inos: Vec<Ino> = prepared.parts.iter().map(|part| part.ino).collect();
         Mutation::Resolved { id, left: &no_left().0 }.encode(&mut self.view.txn.muts);
         self.commit(now, None, out);
         self.reservations_changed();
+        inos.into_iter().filter(|ino| *ino != Ino::NONE).for_each(|ino| self.forget_or_purge(ino));
     }
 
     /// A leader that is in the map no more has left when all had acknowledged what it decided: what is reserved for it was given up.
@@ -496,6 +501,32 @@ impl Rank {
         self.runnable.extend(waiting);
         let prepared = self.view.transactions.prepared();
         self.peers.keep_asks(|ask| !matches!(ask, Ask::Outcome(id) if !prepared.contains_key(id)));
+    }
+
+    pub(super) fn ask_outcome_again(&mut self, id: TxnId) {
+        if let Some(prepared) = self.view.transactions.prepared().get(&id) {
+            let request = Request::Transact { id, step: Step::Ask };
+            self.ask_unawaited(Ask::Outcome(id), prepared.leader, request, FAILED_NS);
+        }
+    }
+
+    /// The connection of a rank is gone: what it meant to do it says again with the next one. Who waits behind that would wait for a rank
+    /// that is perhaps dead, and has reserved nothing.
+    pub(crate) fn intents_end(&mut self, leader: RankId, session: SessionId) {
+        if stdx::mutant!("mds_intents_outlive_link") {
+            return;
+        }
+        self.view.transactions.forget_intents(leader);
+        let clears = |op: &Op| {
+            let step = matches!(op.request, Request::Transact { step: Step::Clear { .. }, .. });
+            step && op.session == session
+        };
+        let parked: Vec<OpId> = self.parked.values().filter(|op| clears(op)).map(|op| op.id).collect();
+        for id in parked {
+            if let Some(op) = self.parked.remove(&id) {
+                self.unpin(&op);
+            }
+        }
     }
 
     /// Nobody may be there any more who remembers what that rank leads: it is asked.

@@ -57,6 +57,17 @@ impl Scene {
         }
         world.say(HOLDER, ClientMsg::Reclaimed);
         self.c.settle();
+        self.has_heard(HOLDER, at);
+    }
+
+    /// All answers of that rank so far: what an answer that nobody has heard may have opened stays where it is.
+    fn has_heard(&mut self, conn: ConnId, at: usize) {
+        let world = self.c.hold(at);
+        world.tid += 1;
+        let tid = Tid(world.tid);
+        let request = Request::GetAttr { node: root() };
+        world.say(conn, ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request });
+        self.c.settle();
     }
 
     fn holder_asks(&mut self, at: usize, request: Request) -> Answered {
@@ -217,6 +228,7 @@ fn with_deaths(prepare: impl Fn(&mut Scene) -> Case) {
                 }
                 s.c.pass(20);
             }
+            s.has_heard(REMOTE, leader);
             for held in &held {
                 s.check_held(held.is, held.file, (held.parent, held.name));
             }
@@ -251,6 +263,85 @@ fn an_open_file_goes_along_whoever_dies() {
         let held = vec![Held { file: s.file, was: 0, is: 1, parent: s.dir, name: "g" }];
         Case { leader: 1, request: rename((root(), "f"), (s.dir, "g"), 0), held }
     });
+}
+
+impl Scene {
+    /// The holder makes a file without a name, and writes it.
+    fn makes_nameless(&mut self, at: usize, parent: NodeRef) -> NodeRef {
+        let made = Request::TmpFile { parent, new: mode(0o600), flags: 2 };
+        let (Reply::Attr(attr) | Reply::Created { attr, .. }) = self.holder_does(at, made) else {
+            panic!("no file")
+        };
+        let (file, data) = (node(&attr), Payload::Owned(DATA.to_vec()));
+        self.holder_does(
+            at,
+            Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data },
+        );
+        self.holder_does(at, Request::SetLock { node: file, lock: LOCK, wait: false });
+        self.has_heard(HOLDER, at);
+        self.c.checkpoint(at);
+        file
+    }
+}
+
+/// What broke: told of a file without a name (`O_TMPFILE`), the rank of its first name answered ENOENT.
+#[test]
+fn a_file_gets_its_first_name_at_another_rank_whoever_dies() {
+    for (was, is) in [(0, 1), (1, 0)] {
+        with_deaths(|s| {
+            let (from, to) = if was == 0 { (root(), s.dir) } else { (s.dir, root()) };
+            let file = s.makes_nameless(was, from);
+            let held = vec![Held { file, was, is, parent: to, name: "g" }];
+            Case { leader: is, request: Request::Link { node: file, parent: to, name: n("g") }, held }
+        });
+    }
+}
+
+/// Whoever had it open does not come back, and nobody there would ever have it open again.
+#[test]
+pub(super) fn a_file_that_is_about_to_get_its_name_is_not_ended() {
+    let mut s = Scene::new();
+    let session = s.greets(0, &[1]);
+    let file = s.makes_nameless(0, root());
+    s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+    let link = Request::Link { node: file, parent: s.dir, name: n("g") };
+    let tid = s.c.hold(1).start(EMBEDDED, Cred::ROOT, link);
+    while s.c.worlds[1].rank.view.transactions.committed.is_empty() {
+        assert!(s.c.one_thing(), "nothing is decided");
+    }
+    s.c.crash(0);
+    s.holder_returns(0, session, &[]);
+    s.c.pass(50);
+    s.goes_on();
+    let answer = s.c.wait(1, EMBEDDED, tid);
+    assert!(matches!(answer, Answered::Outcome(Ok(_))), "{answer:?}");
+    s.c.assert_resolved();
+    let found = s.c.lookup(s.dir, "g").expect("it has a name");
+    assert_eq!((found.ino, found.nlink), (file.ino, 1));
+    assert_eq!(s.c.read(node(&found)), DATA);
+}
+
+/// And one that is given up, with nobody who has it open, is.
+#[test]
+fn a_file_that_gets_no_name_after_all_is_ended() {
+    let mut s = Scene::new();
+    let session = s.greets(0, &[1]);
+    let file = s.makes_nameless(0, root());
+    s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+    let link = Request::Link { node: file, parent: s.dir, name: n("g") };
+    s.c.hold(1).start(EMBEDDED, Cred::ROOT, link);
+    s.until_reserved(0);
+    s.c.hold(0).sync();
+    s.c.crash(0);
+    s.holder_returns(0, session, &[]);
+    // Who led it knows nothing of it any more.
+    s.c.crash(1);
+    s.goes_on();
+    s.c.pass(50);
+    s.c.assert_resolved();
+    let gone = s.holder_asks(0, Request::GetAttr { node: file });
+    assert!(!matches!(gone, Answered::Outcome(Ok(_))), "{gone:?}");
+    assert_eq!(s.c.lookup(s.dir, "g"), Err(Errno::ENOENT));
 }
 
 /// One goes to the leader, one to the other rank.
