@@ -151,8 +151,8 @@ impl Many {
         out: &mut Out,
     ) {
         let rank = self.needed(Some(rank), out);
-        if matches!(request, Request::Fsync { .. }) {
-            self.follows_renames(call, Some(rank));
+        if let Request::Fsync { node, .. } = &request {
+            self.follows_others(call, node.ino, Some(rank));
         }
         self.note_opening(rank, call, &cred, &request);
         if stdx::mutant!("client_bounce_asks_two") {

@@ -259,7 +259,7 @@ impl Many {
             }
             (place, Request::Fsync { node, .. }) => {
                 let home = self.owner(place);
-                self.follows_renames(call, home);
+                self.follows_others(call, node.ino, home);
                 // Each syncs what it has of it.
                 let content = self.content_elsewhere(*node).into_iter();
                 let content: Vec<RankId> = content.map(|rank| self.needed(Some(rank), out)).collect();

@@ -188,7 +188,8 @@ impl Many {
         }
     }
 
-    /// Who besides its home has what a sync of that inode is about: the owners of a directory's content, where they are others.
+    /// Who besides its home has what a sync of that inode is about: the owners of a directory's content, where they are others and the
+    /// map shows them. Where slots place it, see `follows_others`.
     pub(super) fn content_elsewhere(&mut self, node: NodeRef) -> BTreeSet<RankId> {
         let whole = of_number(self.map.as_ref(), node.ino, None);
         let units = self.map.iter().flat_map(|map| units_of(map, node.ino));

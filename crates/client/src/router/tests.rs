@@ -19,6 +19,7 @@ use stdx::time::{MS, SECOND};
 mod bounces;
 mod holdings;
 mod model;
+mod syncs;
 
 const SEED: HashSeed = HashSeed([9; 16]);
 const LEASE_MS: u32 = 9_000;
