@@ -87,9 +87,11 @@ impl Many {
         let others = self.clients.iter().filter(|client| Some(client.rank()) != home);
         let until = others.filter_map(|client| Some((client.rank(), client.last_kept_name(node)?)));
         let until: Vec<(RankId, Tid)> = until.collect();
-        self.answers.follows.remove(&call);
-        if !until.is_empty() && !stdx::mutant!("client_sync_of_one_rank") {
-            self.answers.follows.insert(call, Follow { until, lost: false });
+        // A sync that is asked again may have followed something that was lost while it waited: there is nothing left of that to follow.
+        let former = self.answers.follows.remove(&call);
+        let lost = former.is_some_and(|follow| follow.lost);
+        if (lost || !until.is_empty()) && !stdx::mutant!("client_sync_of_one_rank") {
+            self.answers.follows.insert(call, Follow { until, lost });
         }
     }
 

@@ -54,3 +54,19 @@ fn a_sync_that_forgets_slots_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+/// What broke: the sync was sent away by a rank that was behind, and waited. Meanwhile the rank left at which something had been renamed
+/// before, and nobody could tell whether that had become durable. Asked again the sync followed nothing any more, and came to Ok.
+#[test]
+fn a_sync_that_is_asked_again_fails_with_what_was_lost_meanwhile() {
+    let mut bench = Bench::of_two();
+    assert_eq!(bench.call(1, rename(PINNED.ino.0, "a", PINNED.ino.0)).asked(1), [2]);
+    bench.early(1, 2, 70, attr(8001, PINNED.ino), &[]);
+    let node = NodeRef { ino: Ino(8100), parent: Ino::ROOT, hash: proto::NameHash(1) };
+    assert_eq!(bench.call(2, Request::Fsync { node, data_only: false }).asked(0), [1]);
+    assert_eq!(bench.not_mine(0, 1, None, 1).answers(), [], "that rank is behind");
+    let said = bench.say(0, said_map(&going(3, false)));
+    assert!(said.0.iter().any(|output| matches!(output, Output::Late { .. })), "{:?}", said.0);
+    assert_eq!(said.asked(0), [2], "by the newer map");
+    assert_eq!(bench.reply(0, 2, Ok(Reply::Ok)).answers(), [(2, Err(Errno::EIO))]);
+}
