@@ -260,6 +260,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "router::tests::bounces::a_client_that_believes_who_is_behind_is_caught",
     ),
     ("client_asks_all_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
+    ("client_asks_again_at_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_links_anywhere", "client", "router::tests::model::each_defect_of_the_router_is_caught"),
     ("client_moves_dirs_of_several", "client", "router::tests::a_client_that_performs_it_is_caught"),
     ("client_sync_of_one_rank", "client", "router::tests::a_sync_that_looks_at_one_rank_is_caught"),
