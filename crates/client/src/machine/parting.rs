@@ -14,10 +14,20 @@ use proto::{Effect, Errno};
 impl Client {
     /// Whether the session has nothing at the rank. The rank may have ended it there, and closed the connection.
     pub(crate) fn is_unused(&self) -> bool {
+        self.queued() == 0 && self.has_nothing_there()
+    }
+
+    /// Whether all that it has is what was not sent, and there is nobody to send it to.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        self.link == Link::Down && self.queued() > 0 && self.has_nothing_there()
+    }
+
+    fn has_nothing_there(&self) -> bool {
         self.link != Link::Greeting
             && self.life == Life::Serving
             && self.rewrites.resuming.is_none()
-            && self.is_idle()
+            && self.window.is_empty()
+            && self.syncs.is_empty()
             && self.held.inodes() == 0
             && self.delegations.is_empty()
             && self.unsynced.is_empty()

@@ -17,6 +17,7 @@ use stdx::hash::HashSeed;
 use stdx::time::{MS, SECOND};
 
 mod bounces;
+mod going;
 mod holdings;
 mod model;
 mod syncs;
