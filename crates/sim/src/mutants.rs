@@ -266,6 +266,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_sync_of_one_rank", "client", "router::tests::a_sync_that_looks_at_one_rank_is_caught"),
     // A rank that stops for long, and a client that has parted with it.
     ("client_greets_who_goes", "client", "router::tests::going::a_client_that_greets_who_goes_is_caught"),
+    // A rank that stops, and lives again before a map without it is out.
+    ("client_resumes_who_went", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     // A sync of a directory in which another rank has changed something early.
     ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.

@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::validity::Validity;
 use proto::RankId;
 use proto::cluster::{ClusterMap, RankState};
+use proto::message::ServerMsg;
 use proto::reply::Reply;
 use stdx::Now;
 
@@ -53,6 +54,8 @@ impl Many {
                 self.going.remove(&rank);
                 self.is_left(rank, out);
                 self.work_off(now, out);
+            } else {
+                self.clients[at].may_be_unknown();
             }
         }
     }
@@ -70,6 +73,27 @@ impl Many {
         self.raise_stamp(self.clients[at].stamp());
         self.keep_holdings(at, out);
         self.remove(at, out);
+        self.ask_others(rank, outputs, out);
+    }
+
+    /// Before it is taken in that a rank welcomes the client: it may be one that had left, and has another life, which has nothing of
+    /// what the client believes to have there.
+    pub(super) fn is_joined_again(&mut self, at: usize, message: &ServerMsg, out: &mut Out) {
+        if !self.clients[at].is_joined_again(message) {
+            return;
+        }
+        let rank = self.clients[at].rank();
+        if self.clients[at].kept() > 0 {
+            self.answers.lost(rank);
+        }
+        let mut outputs = Vec::new();
+        self.clients[at].is_forgotten(&mut outputs);
+        self.keep_holdings(at, out);
+        self.ask_others(rank, outputs, out);
+    }
+
+    /// What a client says that has given up what it sent.
+    fn ask_others(&mut self, rank: RankId, outputs: Vec<Output>, out: &mut Out) {
         for output in outputs {
             match output {
                 Output::Bounced { call: Some(call), request, .. } if self.place(&request) == Place::All => {
