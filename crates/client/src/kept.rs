@@ -7,7 +7,7 @@ use proto::every_request;
 use proto::message::Told;
 use proto::request::Request;
 use proto::storeio::{Lent, Payload};
-use proto::{Cred, NodeRef, Position, Tid};
+use proto::{Cred, Ino, NodeRef, Position, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -156,10 +156,16 @@ impl KeptBook {
         self.unanswered.first().copied()
     }
 
-    /// The last one that moves something from one place to another.
-    pub(crate) fn last_rename(&self) -> Option<Tid> {
-        let renames = |kept: &Kept| matches!(kept.request, Request::Rename { .. });
-        self.list.iter().rev().find(|(_, kept)| renames(kept)).map(|(tid, _)| *tid)
+    /// The last one that moves something from one place to another, or changes names of that directory.
+    pub(crate) fn last_that_names(&self, dir: Ino) -> Option<Tid> {
+        let names = |kept: &Kept| match (&kept.request, kept.request.subject()) {
+            (Request::Rename { .. }, _) => true,
+            (every_request!(), Some((parent, Some(_)))) => {
+                parent.ino == dir && !stdx::mutant!("client_sync_forgets_slots")
+            }
+            (every_request!(), Some((_, None)) | None) => false,
+        };
+        self.list.iter().rev().find(|(_, kept)| names(kept)).map(|(tid, _)| *tid)
     }
 
     pub(crate) const fn bytes(&self) -> usize {

@@ -271,9 +271,17 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "router::tests::bounces::a_client_that_believes_who_is_behind_is_caught",
     ),
     ("client_asks_all_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
+    ("client_asks_again_at_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_links_anywhere", "client", "router::tests::model::each_defect_of_the_router_is_caught"),
     ("client_moves_dirs_of_several", "client", "router::tests::a_client_that_performs_it_is_caught"),
     ("client_sync_of_one_rank", "client", "router::tests::a_sync_that_looks_at_one_rank_is_caught"),
+    // A rank that stops for long, and a client that has parted with it.
+    ("client_greets_who_goes", "client", "router::tests::going::a_client_that_greets_who_goes_is_caught"),
+    // A rank that stops, and lives again before a map without it is out.
+    ("client_resumes_who_went", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    // A sync of a directory in which another rank has changed something early.
+    ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.
     ("data_older_wins", "store", "data::tests::model::every_seeded_defect_is_caught"),
     // It takes somebody who waits to change a directory whose holder is gone.

@@ -4,20 +4,32 @@
 //! Absent: which ranks those are, and who is asked instead (`router/parting.rs`).
 
 use super::{Client, Life, Link, Out, answer};
+use crate::numbers::Numbers;
 use crate::output::Output;
+use crate::ranktime::RankTime;
 use crate::window::{Pending, Sent};
-use proto::message::ClientMsg;
+use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Effect, Errno};
+use proto::{Effect, Errno, SessionId};
 
 impl Client {
     /// Whether the session has nothing at the rank. The rank may have ended it there, and closed the connection.
     pub(crate) fn is_unused(&self) -> bool {
+        self.queued() == 0 && self.has_nothing_there()
+    }
+
+    /// Whether all that it has is what was not sent, and there is nobody to send it to.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        self.link == Link::Down && self.queued() > 0 && self.has_nothing_there()
+    }
+
+    fn has_nothing_there(&self) -> bool {
         self.link != Link::Greeting
             && self.life == Life::Serving
             && self.rewrites.resuming.is_none()
-            && self.is_idle()
+            && self.window.is_empty()
+            && self.syncs.is_empty()
             && self.held.inodes() == 0
             && self.delegations.is_empty()
             && self.unsynced.is_empty()
@@ -47,6 +59,38 @@ impl Client {
         self.link = Link::Down;
         self.life = Life::Over;
         self.stop_clocks();
+        self.give_up_sent(out);
+        for queued in self.uncredited.drain(..).chain(self.queue.drain(..)) {
+            let (call, cred, request) = (queued.call, queued.cred, queued.request);
+            out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
+        }
+        self.lose(out);
+    }
+
+    /// The rank goes, and has nothing. It ends the session when the client seems to have nothing there, and if it is wanted again soon
+    /// its next life may be there before a map without it: one that knows of no session that was ended in order. So it is joined, which
+    /// is resuming where the session is known. Else the rank would say of the number that it was evicted, and that would be the end
+    /// of the session at all ranks.
+    pub(crate) fn may_be_unknown(&mut self) {
+        self.seat.at.join |= self.session != SessionId(0) && !stdx::mutant!("client_resumes_who_went");
+    }
+
+    /// Whether the rank does not know the session any more in which it has something, or had.
+    pub(crate) fn is_joined_again(&self, message: &ServerMsg) -> bool {
+        let joins = self.link == Link::Greeting && self.seat.at.join && self.was_welcomed() && !self.replaces;
+        let unknown = |session| session == self.session && !stdx::mutant!("client_rejoins_silently");
+        joins && matches!(message, ServerMsg::Welcome { session, resumed: false, .. } if unknown(*session))
+    }
+
+    /// Nothing of what was sent to the life of the rank that ended the session comes about by this one: as if it had left for good. What
+    /// was not sent is for this one.
+    pub(crate) fn is_forgotten(&mut self, out: &mut Out) {
+        self.give_up_sent(out);
+        self.forget_bytes();
+        (self.numbers, self.time) = (Numbers::new(), RankTime::new());
+    }
+
+    fn give_up_sent(&mut self, out: &mut Out) {
         let unheard = !self.window.kept.is_empty();
         // Whether the rank had it, or had made it durable, nobody can tell any more.
         self.lose_kept(out);
@@ -63,11 +107,6 @@ impl Client {
                 _ => answer(out, call, Err(Errno::EIO)),
             }
         }
-        for queued in self.uncredited.drain(..).chain(self.queue.drain(..)) {
-            let (call, cred, request) = (queued.call, queued.cred, queued.request);
-            out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
-        }
-        self.lose(out);
     }
 }
 

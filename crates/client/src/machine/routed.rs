@@ -136,9 +136,9 @@ impl Client {
         self.window.kept.first()
     }
 
-    /// The last of these that moves a name.
-    pub(crate) fn last_kept_rename(&self) -> Option<Tid> {
-        self.window.kept.last_rename()
+    /// The last of these that moves a name, or is about names of that directory.
+    pub(crate) fn last_kept_name(&self, dir: Ino) -> Option<Tid> {
+        self.window.kept.last_that_names(dir)
     }
 
     /// The rank has not carried it out. To the books it is a request that failed.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub(super) struct Answers {
     /// Calls that several ranks were asked.
     joints: BTreeMap<CallId, Joint>,
-    /// Syncs before which something was moved at other ranks.
+    /// Syncs before which something was moved at other ranks, or changed there in what is synced.
     follows: BTreeMap<CallId, Follow>,
     /// Answers to such syncs that wait for that.
     held: Vec<Held>,
@@ -80,14 +80,18 @@ impl Answers {
 
 impl Many {
     /// A sync of an inode is about its place as well. What this client has moved at other ranks, where it may have been above it, has
-    /// to be durable before its caller is told.
-    pub(super) fn follows_renames(&mut self, call: CallId, home: Option<RankId>) {
+    /// to be durable before its caller is told. And so has what it changed in that directory itself: if slots place it, or a part of it
+    /// that has no entry, no map shows who has that besides the home, and what is known of it from answers may be forgotten, or be of
+    /// after the change. What is kept shows where it was made.
+    pub(super) fn follows_others(&mut self, call: CallId, node: Ino, home: Option<RankId>) {
         let others = self.clients.iter().filter(|client| Some(client.rank()) != home);
-        let until = others.filter_map(|client| Some((client.rank(), client.last_kept_rename()?)));
+        let until = others.filter_map(|client| Some((client.rank(), client.last_kept_name(node)?)));
         let until: Vec<(RankId, Tid)> = until.collect();
-        self.answers.follows.remove(&call);
-        if !until.is_empty() && !stdx::mutant!("client_sync_of_one_rank") {
-            self.answers.follows.insert(call, Follow { until, lost: false });
+        // A sync that is asked again may have followed something that was lost while it waited: there is nothing left of that to follow.
+        let former = self.answers.follows.remove(&call);
+        let lost = former.is_some_and(|follow| follow.lost);
+        if (lost || !until.is_empty()) && !stdx::mutant!("client_sync_of_one_rank") {
+            self.answers.follows.insert(call, Follow { until, lost });
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Bounced {
     since: Option<Mono>,
     /// Who has sent it away by that map, or one with the same owners.
     by: BTreeSet<RankId>,
-    /// All had sent it away, and nobody was named: each is asked once more.
+    /// All had sent it away, and nobody was named: each is asked once more, the first after a pause.
     twice: bool,
     named: u32,
     /// The last pause.
@@ -151,8 +151,8 @@ impl Many {
         out: &mut Out,
     ) {
         let rank = self.needed(Some(rank), out);
-        if matches!(request, Request::Fsync { .. }) {
-            self.follows_renames(call, Some(rank));
+        if let Request::Fsync { node, .. } = &request {
+            self.follows_others(call, node.ino, Some(rank));
         }
         self.note_opening(rank, call, &cred, &request);
         if stdx::mutant!("client_bounce_asks_two") {
@@ -201,7 +201,10 @@ impl Many {
             && !stdx::mutant!("client_asks_all_once")
         {
             (bounced.twice, bounced.by) = (true, BTreeSet::from([from]));
-            return Next::Ask(rank);
+            // Not at once: the dead one's next life says it to that rank as soon as it serves, and it served when it sent this away; but a
+            // client's question may be there before what another rank says.
+            let at_once = stdx::mutant!("client_asks_again_at_once");
+            return if at_once { Next::Ask(rank) } else { Next::Wait(Some(rank)) };
         }
         // All have sent it away. Where it went meanwhile from one to the other, who is named has it by now.
         let Some((owner, bounced)) = again.zip(self.bounces.get_mut(&call)) else { return Next::Fail };

@@ -203,7 +203,10 @@ impl Many {
             };
             if let Input::Message { message, .. } = &input {
                 self.home_answers(at, message, out);
+                self.is_joined_again(at, message, out);
             }
+            // Whoever is asked instead may have been added in front of it.
+            let Ok(at) = self.place_of(rank) else { continue };
             let before = self.clients[at].session();
             self.with(at, out, |client, outputs| client.step(now, input, outputs));
             self.session_after(rank, before, out);
@@ -259,7 +262,7 @@ impl Many {
             }
             (place, Request::Fsync { node, .. }) => {
                 let home = self.owner(place);
-                self.follows_renames(call, home);
+                self.follows_others(call, node.ino, home);
                 // Each syncs what it has of it.
                 let content = self.content_elsewhere(*node).into_iter();
                 let content: Vec<RankId> = content.map(|rank| self.needed(Some(rank), out)).collect();

@@ -5,7 +5,7 @@
 
 use super::many::Many;
 use super::route::{self, Place};
-use super::{FIRST, Out};
+use super::{FIRST, Out, parting};
 use crate::machine::Client;
 use crate::output::Output;
 use proto::cluster::{ClusterMap, Delta, Entry, RANKS_MAX, RankState, SLOTS, Unit};
@@ -188,7 +188,8 @@ impl Many {
         }
     }
 
-    /// Who besides its home has what a sync of that inode is about: the owners of a directory's content, where they are others.
+    /// Who besides its home has what a sync of that inode is about: the owners of a directory's content, where they are others and the
+    /// map shows them. Where slots place it, see `follows_others`.
     pub(super) fn content_elsewhere(&mut self, node: NodeRef) -> BTreeSet<RankId> {
         let whole = of_number(self.map.as_ref(), node.ino, None);
         let units = self.map.iter().flat_map(|map| units_of(map, node.ino));
@@ -199,20 +200,23 @@ impl Many {
         ranks
     }
 
-    /// Ranks that may be asked for what nobody knows the place of: first those that serve.
+    /// Ranks that may be asked for what nobody knows the place of: first those that serve. One with which the session has ended because
+    /// it goes would only refuse the greeting.
     pub(super) fn askable(&self) -> Vec<RankId> {
         let Some(map) = &self.map else { return self.clients.iter().map(Client::rank).collect() };
         let state = |of: fn(RankState) -> bool| {
             let ranks = map.ranks.iter().filter(move |(_, info)| of(info.state));
             ranks.map(|(rank, _)| *rank)
         };
-        state(serves).chain(state(may_serve)).collect()
+        state(serves).chain(state(may_serve)).filter(|rank| self.is_rank(*rank)).collect()
     }
 
-    /// Whether there is such a rank.
+    /// Whether there is such a rank, for this client. One that stops and has nothing any more is none, unless the session is there: it
+    /// refuses the greeting of whoever has none there, and stops for as long as anybody has a file open at it. All it had is others'.
     pub(super) fn is_rank(&self, rank: RankId) -> bool {
-        let named = self.map.as_ref().is_some_and(|map| map.ranks.contains_key(&rank));
-        named || self.clients.iter().any(|client| client.rank() == rank)
+        let goes = |map| parting::has_nothing(map, rank) && !stdx::mutant!("client_greets_who_goes");
+        let named = self.map.as_ref().is_some_and(|map| map.ranks.contains_key(&rank) && !goes(map));
+        named || self.place_of(rank).is_ok()
     }
 }
 

@@ -11,14 +11,13 @@ use crate::output::Output;
 use crate::validity::Validity;
 use proto::RankId;
 use proto::cluster::{ClusterMap, RankState};
+use proto::message::ServerMsg;
 use proto::reply::Reply;
 use stdx::Now;
 
-/// Whether the map gives the rank nothing, and it will get nothing: it stops.
-fn has_nothing(map: &ClusterMap, rank: RankId) -> bool {
-    map.ranks.get(&rank).is_some_and(|info| info.state == RankState::Stopping)
-        && map.entries.values().all(|entry| entry.rank != rank)
-        && map.slots.runs().all(|(_, slot)| slot.rank != rank)
+/// Whether the map gives the rank nothing, and it will get nothing: it stops. By the same the rank refuses greetings.
+pub(super) fn has_nothing(map: &ClusterMap, rank: RankId) -> bool {
+    map.ranks.get(&rank).is_some_and(|info| info.state == RankState::Stopping) && !map.is_owner(rank)
 }
 
 impl Many {
@@ -50,6 +49,13 @@ impl Many {
                 self.going.remove(&rank);
                 self.with(at, out, |client, outputs| client.part(outputs));
                 self.remove(at, out);
+            } else if self.clients[at].waits_in_vain() && !stdx::mutant!("client_greets_who_goes") {
+                // What is to be sent there was meant for it by an older map, and it need not greet anybody any more.
+                self.going.remove(&rank);
+                self.is_left(rank, out);
+                self.work_off(now, out);
+            } else {
+                self.clients[at].may_be_unknown();
             }
         }
     }
@@ -67,6 +73,27 @@ impl Many {
         self.raise_stamp(self.clients[at].stamp());
         self.keep_holdings(at, out);
         self.remove(at, out);
+        self.ask_others(rank, outputs, out);
+    }
+
+    /// Before it is taken in that a rank welcomes the client: it may be one that had left, and has another life, which has nothing of
+    /// what the client believes to have there.
+    pub(super) fn is_joined_again(&mut self, at: usize, message: &ServerMsg, out: &mut Out) {
+        if !self.clients[at].is_joined_again(message) {
+            return;
+        }
+        let rank = self.clients[at].rank();
+        if self.clients[at].kept() > 0 {
+            self.answers.lost(rank);
+        }
+        let mut outputs = Vec::new();
+        self.clients[at].is_forgotten(&mut outputs);
+        self.keep_holdings(at, out);
+        self.ask_others(rank, outputs, out);
+    }
+
+    /// What a client says that has given up what it sent.
+    fn ask_others(&mut self, rank: RankId, outputs: Vec<Output>, out: &mut Out) {
         for output in outputs {
             match output {
                 Output::Bounced { call: Some(call), request, .. } if self.place(&request) == Place::All => {

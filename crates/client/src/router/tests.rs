@@ -17,8 +17,10 @@ use stdx::hash::HashSeed;
 use stdx::time::{MS, SECOND};
 
 mod bounces;
+mod going;
 mod holdings;
 mod model;
+mod syncs;
 
 const SEED: HashSeed = HashSeed([9; 16]);
 const LEASE_MS: u32 = 9_000;

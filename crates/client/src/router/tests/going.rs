@@ -1,0 +1,168 @@
+//! Ranks that go: whom they greet no more is sent to others, and what was theirs is others'.
+//!
+//! Absent: how the session ends there (`tests.rs`), and what is open there (`holdings.rs`).
+
+use super::*;
+use proto::cluster::Slot;
+
+/// Rank 1 has some slots, and stops, perhaps.
+fn slots(version: u64, rank: u16, stops: bool) -> ClusterMap {
+    let mut map = map(version, 2, &[]);
+    let slot = Slot { rank: RankId(rank), version, moving: None };
+    Arc::make_mut(&mut map.slots).set(100..200, slot);
+    if stops {
+        map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Stopping;
+    }
+    map.check().expect("a map");
+    map
+}
+
+fn refused() -> ServerMsg {
+    ServerMsg::Refused { errno: Errno::ESHUTDOWN.0 as u32, reason: "the rank leaves".to_owned() }
+}
+
+fn connects(said: &Said) -> bool {
+    said.has(&Output::Connect { rank: RankId(1) })
+}
+
+/// What broke: rank 1 stopped, and was greeted again and again because somebody once had found a directory there, or because nobody knew
+/// where an inode was. It refused that for as long as it stopped, which a file that another client has open makes hours.
+#[test]
+fn a_rank_that_goes_is_not_asked_by_who_has_parted_with_it() {
+    let placed = NodeRef { ino: Ino(8000), parent: Ino::ROOT, hash: proto::NameHash(3) };
+    let mut bench = Bench::with(&slots(2, 1, false));
+    bench.call(1, lookup(placed, "a"));
+    assert!(connects(&bench.not_mine(0, 1, Some(1), 2)), "slots place it there");
+    bench.step(Input::Connected { rank: RankId(1) });
+    assert_eq!(bench.welcome(1, 5, false).asked(1), [1]);
+    bench.reply(1, 1, Err(Errno::ENOENT));
+    assert_eq!(bench.call(2, lookup(placed, "b")).asked(1), [2], "learned");
+    bench.reply(1, 2, Err(Errno::ENOENT));
+    assert_eq!(bench.say(1, said_map(&slots(3, 1, true))).0, [], "it has its slots yet");
+    let said = bench.say(1, said_map(&slots(4, 0, true)));
+    assert_eq!(said.sent(1), [ClientMsg::Goodbye]);
+    // What was learned is not true any more.
+    let said = bench.call(3, lookup(placed, "c"));
+    assert_eq!((said.asked(0), connects(&said)), (vec![2], false));
+    bench.reply(0, 2, Err(Errno::ENOENT));
+    // Nobody knows where that one is, or somebody whose hints are old.
+    for (call, owner) in [(4, None), (5, Some(1))] {
+        let tid = bench.call(call, Request::GetAttr { node: NodeRef::bare(Ino(8800)) }).asked(0)[0];
+        let said = bench.not_mine(0, tid, owner, 4);
+        assert_eq!((said.answers(), connects(&said)), (vec![(call, Err(Errno::ESTALE))], false));
+    }
+    // It is given a life again, and slots.
+    bench.say(0, said_map(&slots(5, 1, false)));
+    assert!(connects(&bench.call(6, lookup(placed, "d"))));
+}
+
+/// It was asked by an older map. The refusal comes behind the newer one, which says that it has nothing.
+#[test]
+fn what_was_to_be_sent_to_a_rank_that_goes_is_sent_elsewhere() {
+    let mut bench = Bench::with(&map(2, 2, &[(PINNED.ino, 1)]));
+    assert!(connects(&bench.call(1, lookup(PINNED, "a"))));
+    bench.step(Input::Connected { rank: RankId(1) });
+    assert_eq!(bench.say(1, said_map(&going(3, true))).0, [], "it may answer the greeting yet");
+    let said = bench.say(1, refused());
+    assert_eq!((said.asked(0), said.has(&Output::Disconnect { rank: RankId(1) })), (vec![1], true));
+    assert_eq!(bench.reply(0, 1, Err(Errno::ENOENT)).answers(), [(1, Err(Errno::ENOENT))]);
+    // The same of one that has been there: the rank has ended the session, and says so by closing the connection.
+    let mut bench = Bench::of_two();
+    bench.step(Input::Disconnected { rank: RankId(1) });
+    bench.call(1, lookup(PINNED, "a"));
+    bench.call(2, create(PINNED, "b"));
+    bench.step(Input::Connected { rank: RankId(1) });
+    bench.say(1, said_map(&going(3, true)));
+    assert_eq!(bench.say(1, refused()).asked(0), [1, 2], "no rank has seen any of them");
+}
+
+/// The next life of rank 1 greets the client.
+fn lives_again(bench: &mut Bench) -> Said {
+    bench.say(0, said_map(&map(4, 2, &[(PINNED.ino, 0)])));
+    let said = bench.step(Input::Connected { rank: RankId(1) });
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 4 };
+    assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
+    bench.welcome(1, 5, false)
+}
+
+/// What broke: rank 1 stopped, ended the session of a client that had a file in its books which was elsewhere by then, and lived again at
+/// once, because more ranks were wanted. It did not know the session, which was over at all ranks with that.
+#[test]
+fn a_rank_that_went_and_lives_again_is_joined_again() {
+    let mut bench = Bench::of_two();
+    let file = attr(8001, PINNED.ino);
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: file, new: true }));
+    bench.say(1, said_map(&going(3, true)));
+    assert!(
+        !bench.step(Input::Disconnected { rank: RankId(1) }).has(&Output::Disconnect { rank: RankId(1) })
+    );
+    let said = lives_again(&mut bench);
+    assert!(said.has(&Output::Ready { rank: RankId(1) }), "{:?}", said.0);
+    assert_eq!((said.sent(1), bench.router.session()), (vec![], SessionId(5)), "it goes on");
+    assert_eq!(bench.router.opens(file.ino), 1);
+    let open =
+        |message: &ClientMsg| matches!(message, ClientMsg::Reclaim { node, .. } if node.ino == file.ino);
+    assert!(said.sent(0).iter().any(open), "it is not rank 1's any more");
+    // One that knows it resumes it, as ever.
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: file, new: true }));
+    bench.say(1, said_map(&going(3, true)));
+    bench.step(Input::Disconnected { rank: RankId(1) });
+    bench.step(Input::Connected { rank: RankId(1) });
+    let said = bench.welcome(1, 5, true);
+    assert!(said.sent(1).iter().any(open), "{:?}", said.0);
+}
+
+/// The rank had heard all of it and made it durable before it ended the session; but the client has not heard that.
+#[test]
+fn what_was_performed_at_a_rank_that_went_is_not_lost_silently() {
+    let mut bench = delegated();
+    bench.call(3, create(PINNED, "b"));
+    bench.call(4, lookup(PINNED, "c"));
+    bench.say(0, said_map(&going(3, true)));
+    let node = NodeRef { ino: Ino(8000), parent: PINNED.ino, hash: proto::NameHash(1) };
+    assert_eq!(bench.call(5, Request::Fsync { node, data_only: false }).asked(0), [1]);
+    assert_eq!(bench.reply(0, 1, Ok(Reply::Ok)).answers(), [], "names in it are perhaps not durable");
+    bench.step(Input::Disconnected { rank: RankId(1) });
+    let said = lives_again(&mut bench);
+    let late = said.0.iter().filter(|o| matches!(o, Output::Late { errno: Errno::EIO, .. })).count();
+    assert_eq!((late, bench.router.kept()), (4, 0), "{:?}", said.0);
+    let mut answers = said.answers();
+    answers.sort_by_key(|(call, _)| *call);
+    assert_eq!(answers, [(3, Err(Errno::EIO)), (5, Err(Errno::EIO))], "nobody can tell");
+    assert_eq!((said.asked(0), said.sent(1)), (vec![2], vec![]), "what changes nothing is asked elsewhere");
+    assert_eq!(bench.reply(0, 2, Err(Errno::ENOENT)).answers(), [(4, Err(Errno::ENOENT))]);
+    assert_eq!((bench.router.waiting().count(), bench.router.session()), (0, SessionId(5)));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_greets_who_goes_is_caught() {
+    let tests: [fn(); 2] = [
+        a_rank_that_goes_is_not_asked_by_who_has_parted_with_it,
+        what_was_to_be_sent_to_a_rank_that_goes_is_sent_elsewhere,
+    ];
+    for test in tests {
+        stdx::mutant::activate(Some("client_greets_who_goes"));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_who_joins_again_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("client_resumes_who_went", a_rank_that_went_and_lives_again_is_joined_again),
+        ("client_rejoins_silently", what_was_performed_at_a_rank_that_went_is_not_lost_silently),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
