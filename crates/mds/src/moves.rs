@@ -39,7 +39,7 @@ const LEASES: u64 = 2;
 const SWITCHES: u64 = 4;
 
 /// Phases that may be over in one step: more than there are.
-const STEPS_MAX: usize = 13;
+const STEPS_MAX: usize = 14;
 
 /// What is to become of a directory's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,9 @@ enum Phase {
     Unname,
     /// The coordinator was asked for that.
     Dropping,
-    /// Where the inodes are that are open or locked and not cached.
-    Seek,
+    /// Where the inodes are that are open or locked and of which the cache does not say so; `announced`: once more. What was opened
+    /// since the first time may be such a one while everything is this rank's, later not.
+    Seek { announced: bool },
     /// Whether something below that is in use cannot go along.
     Look(InUse),
     /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
@@ -103,7 +104,7 @@ impl Phase {
         match self {
             Self::Name
             | Self::Unname
-            | Self::Seek
+            | Self::Seek { .. }
             | Self::Look(_)
             | Self::PreFlush { .. }
             | Self::Announce
@@ -129,7 +130,7 @@ impl Phase {
             Self::Name | Self::Named | Self::Unname | Self::Dropping | Self::Announce | Self::Switch => {
                 "the coordinator"
             }
-            Self::Seek => "where files are that are open or locked",
+            Self::Seek { .. } => "where files are that are open or locked",
             Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
             Self::PreFlush { .. } | Self::Flush { .. } | Self::Places(..) => "the metadata store",
             Self::Recall { .. } => "clients that keep something there",
@@ -205,7 +206,7 @@ impl Moves {
         let waits = self.waits;
         self.current.as_ref().is_some_and(|one| match one.phase {
             Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => true,
-            Phase::Seek | Phase::Recall { .. } | Phase::Drain(_) => !waits,
+            Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
             Phase::Name
             | Phase::Named
             | Phase::Unname
@@ -235,7 +236,7 @@ impl Moves {
             | Phase::Named
             | Phase::Unname
             | Phase::Dropping
-            | Phase::Seek
+            | Phase::Seek { .. }
             | Phase::Look(_)
             | Phase::PreFlush { .. }
             | Phase::Announce
@@ -460,7 +461,7 @@ impl Rank {
     fn carry_out(&self) -> Begin {
         match self.nothing_moves() {
             Some(why) => Begin::Refused(why),
-            None => Begin::At(Phase::Seek),
+            None => Begin::At(Phase::Seek { announced: false }),
         }
     }
 
@@ -472,9 +473,10 @@ impl Rank {
             Phase::Named => self.is_pinned(unit).then_some(Phase::Name),
             Phase::Unname => self.unname_entry(part, unit, out),
             Phase::Dropping => None,
-            Phase::Seek => match self.seek_unseen(now, out) {
-                Slice::More(()) => Some(Phase::Seek),
+            Phase::Seek { announced } => match self.seek_unseen(now, part, out) {
+                Slice::More(()) => Some(phase),
                 Slice::Wait | Slice::No(_) => None,
+                Slice::Done if announced => Some(Phase::Gather(InUse::FIRST)),
                 Slice::Done => Some(Phase::Look(InUse::FIRST)),
             },
             Phase::Look(at) => match self.in_use_below(part, at, false) {
@@ -573,7 +575,7 @@ impl Rank {
                 }
                 return match self.nothing_moves() {
                     Some(why) => self.no_move(&why, out),
-                    None => Some(Phase::Seek),
+                    None => Some(Phase::Seek { announced: false }),
                 };
             }
             Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
@@ -648,7 +650,7 @@ impl Rank {
         if found {
             return Some(Phase::Recall { part: 0, found: false });
         }
-        Some(Phase::Gather(InUse::FIRST))
+        Some(Phase::Seek { announced: true })
     }
 
     /// The rank stops: what it has not let go of stays.

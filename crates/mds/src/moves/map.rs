@@ -64,7 +64,7 @@ impl Rank {
             }
             (
                 Phase::Name
-                | Phase::Seek
+                | Phase::Seek { announced: false }
                 | Phase::Look(_)
                 | Phase::Named
                 | Phase::Unname
@@ -140,7 +140,7 @@ impl Rank {
             Phase::Name
             | Phase::Unname
             | Phase::PreFlush { .. }
-            | Phase::Seek
+            | Phase::Seek { .. }
             | Phase::Look(_)
             | Phase::Recall { .. }
             | Phase::Gather(_)

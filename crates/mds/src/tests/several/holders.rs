@@ -32,6 +32,15 @@ impl Cluster {
 
     /// The client comes back to a rank that lives again, and has those open there.
     fn returns_with(&mut self, at: usize, session: SessionId, open: &[NodeRef]) {
+        let reclaim = |node: &NodeRef| {
+            let (node, locks) = (*node, Vec::new());
+            ClientMsg::Reclaim { node, count: 1, writes: true, locks }
+        };
+        self.returns_having(at, session, open.iter().map(reclaim).collect());
+    }
+
+    /// The same, and says so of what it has in its books.
+    fn returns_having(&mut self, at: usize, session: SessionId, books: Vec<ClientMsg>) {
         let world = self.hold(at);
         world.inject(Input::Connected { conn: REMOTE, peer: Peer::Trusted });
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
@@ -42,9 +51,8 @@ impl Cluster {
         );
         let welcome = world.welcomed(REMOTE);
         assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
-        for node in open {
-            let (node, locks) = (*node, Vec::new());
-            world.say(REMOTE, ClientMsg::Reclaim { node, count: 1, writes: true, locks });
+        for reclaim in books {
+            world.say(REMOTE, reclaim);
         }
         world.say(REMOTE, ClientMsg::Reclaimed);
         self.settle();
@@ -208,6 +216,65 @@ fn what_was_reclaimed_is_found_before_anything_moves() {
     assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
+/// Found by thought: the cache knew the file, from the journal or from where its client had seen it, and nothing of what is above it. It was
+/// taken for one below whatever moves, and handed over with that: somebody else got its lock, and its bytes went with its name.
+fn stays_where_it_is(whole: bool) {
+    let mut c = Cluster::new();
+    let (elsewhere, upper) = (c.mkdir(root(), "elsewhere"), c.mkdir(root(), "upper"));
+    let (dir, mine) = (c.mkdir(upper, "d"), c.mkdir(root(), "mine"));
+    if !whole {
+        assert_eq!(c.pin(mine, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    }
+    c.drop_cache(0);
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let session = c.worlds[0].sessions[&REMOTE];
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    c.crash(0);
+    let locks = vec![LOCK];
+    c.returns_having(0, session, vec![ClientMsg::Reclaim { node: file, count: 1, writes: true, locks }]);
+    c.pass(5);
+    assert_eq!(c.pin(elsewhere, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Err(Errno::EAGAIN)));
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)), "it is open");
+    c.asks_well(0, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+}
+
+#[test]
+fn what_is_open_elsewhere_does_not_go_along() {
+    stays_where_it_is(true);
+    stays_where_it_is(false);
+}
+
+/// The same of one whose directories were never cached in this life: its client opens it by where it saw it.
+#[test]
+fn what_was_opened_by_where_it_was_seen_does_not_go_along() {
+    let mut c = Cluster::new();
+    let (elsewhere, upper) = (c.mkdir(root(), "elsewhere"), c.mkdir(root(), "upper"));
+    let dir = c.mkdir(upper, "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    // What is below goes first.
+    (0..4).for_each(|_| c.drop_cache(0));
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    assert!(c.worlds[0].rank.view.cache.by_ino(dir.ino).is_none(), "only the file is cached");
+    assert_eq!(c.pin(elsewhere, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Err(Errno::EAGAIN)));
+    // With its own directory it goes.
+    assert_eq!(c.pin(upper, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file));
+}
+
 #[test]
 fn who_does_not_join_the_new_owner_holds_the_move_up() {
     let mut c = Cluster::new();
@@ -344,9 +411,11 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 10] = [
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
+        ("mds_unknown_is_below", what_is_open_elsewhere_does_not_go_along),
+        ("mds_unknown_is_below", what_was_opened_by_where_it_was_seen_does_not_go_along),
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),
