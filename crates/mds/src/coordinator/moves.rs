@@ -216,14 +216,19 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
     due.into_iter().take(MOVES_MAX).map_while(give).collect()
 }
 
-/// The slots that are not where they should be.
+/// The slots that are not where they should be. While a rank goes only those that can be given something count: what others are to have
+/// it would keep, and stay with that (found by thought). When they are back the shares are made even.
 fn due_slots(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
     let used = map.slots.runs().any(|(_, slot)| slot.rank != RankId(0) || slot.moving.is_some());
     if !map.slots_used && !used {
         return Vec::new();
     }
     let stays = |state: RankState| state != RankState::Stopping && state != RankState::Creating;
-    let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && stays(state);
+    let counts = |state| match goes {
+        Some(_) if !stdx::mutant!("coord_absent_share") => may_take(state),
+        Some(_) | None => stays(state),
+    };
+    let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && counts(state);
     let members = map.ranks.iter().filter(|(rank, info)| shares(**rank, info.state));
     let mut ranks: Vec<Member> = members.map(|(rank, _)| (*rank, weight_of(map, *rank))).collect();
     if ranks.is_empty() {

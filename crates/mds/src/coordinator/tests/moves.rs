@@ -270,6 +270,27 @@ fn what_a_rank_has_that_goes_is_given_to_those_that_stay() {
     assert_eq!(owners(&w), BTreeMap::from([(0, 9)]));
 }
 
+/// What broke: one that is damaged had a share, and what it was to have stayed with the rank that was to go, for as long as it was.
+#[test]
+fn a_rank_goes_while_another_one_is_damaged() {
+    let mut w = spread(4);
+    assert!(w.command(Command::SetBalRankMask(Mask([0b1011, 0, 0, 0]))).is_ok());
+    carry_out(&mut w);
+    let (daemon, incarnation) = (w.rank(1).daemon, w.rank(1).incarnation);
+    let state = RankState::Damaged;
+    w.alive.insert(daemon, BeaconState::Rank { rank: RankId(1), incarnation, state });
+    w.beacon(daemon);
+    assert_eq!(w.state(1), RankState::Damaged);
+    let has = shares(&w.stored())[&1];
+    // It has less than is its part.
+    assert!(w.command(Command::SetRankWeight { rank: RankId(1), weight: 1_000 }).is_ok());
+    assert!(w.command(Command::SetMaxMds(3)).is_ok());
+    assert_eq!(w.state(3), RankState::Stopping);
+    carry_out(&mut w);
+    assert!(!w.stored().is_owner(RankId(3)), "{:?}", shares(&w.stored()));
+    assert_eq!(shares(&w.stored())[&1], has);
+}
+
 /// What was on its way to a rank when it was told to stop stays.
 #[test]
 fn nothing_comes_to_a_rank_that_goes() {
@@ -380,7 +401,8 @@ fn a_rank_that_was_never_made_goes_without_another_life() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_moves_are_caught() {
-    let defects: [(&str, fn()); 10] = [
+    let defects: [(&str, fn()); 11] = [
+        ("coord_absent_share", a_rank_goes_while_another_one_is_damaged),
         ("coord_loads_ignored", what_is_handed_over_is_spread_by_load),
         ("coord_weights_ignored", weights_say_how_much_a_rank_gets),
         ("coord_mask_keeps_entries", ranks_outside_the_mask_hand_over_what_nobody_pinned),
