@@ -506,6 +506,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("coord_placement_without_slots", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     // Moves that do not come about, of what is damaged, of what is given up again and again, and of what has failed.
     ("coord_absent_share", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
+    ("coord_stuck_goes_first", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
+    ("coord_first_cannot_give", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_loads_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("mds_gone_with_a_dead_rank", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seed_not_told", "mds", "tests::several::spreads::defects_of_units_are_caught"),
