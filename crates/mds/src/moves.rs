@@ -25,7 +25,7 @@ use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use stdx::{Mono, Now, Outbox};
 use unseen::Unseen;
 
@@ -181,8 +181,8 @@ pub(crate) struct Moves {
     queue: VecDeque<Wanted>,
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
-    /// Units whose moves were asked for and given up before the map had them.
-    abandoned: BTreeSet<Unit>,
+    /// Units whose moves were asked for and given up before the map had them; of which map, and of which coordinator, that was.
+    abandoned: BTreeMap<Unit, (u64, u64)>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
     /// How directories are spread of which units are to move came into the cache.
@@ -255,7 +255,7 @@ impl Moves {
         let is_its = |unit: Unit| unit.dir == dir;
         self.current.as_ref().is_some_and(|one| is_its(one.unit))
             || self.queue.iter().any(|wanted| is_its(wanted.unit))
-            || self.abandoned.iter().any(|unit| is_its(*unit))
+            || self.abandoned.keys().any(|unit| is_its(*unit))
     }
 
     /// Whether one of that unit is under way, or waits for its turn.
@@ -676,7 +676,8 @@ impl Rank {
         let Some(one) = &self.moves.current else { return };
         let (part, unit, id) = (one.part, one.unit, one.id);
         if one.phase == Phase::Announce && id.is_none() {
-            self.moves.abandoned.insert(unit);
+            let by = self.view.territory.map().map_or((0, 0), |map| (map.version, map.coordinator));
+            self.moves.abandoned.insert(unit, by);
         }
         self.say_refused(part, why, out);
         out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));

@@ -480,6 +480,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_sealed_locks_go_on", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    // A coordinator that dies before it answers.
+    ("mds_abandoned_for_ever", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // The entry of a part of what is gone, which is to move.
     ("mds_gone_keeps_entries", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_move_despite_opens", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
