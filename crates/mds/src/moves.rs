@@ -706,6 +706,10 @@ impl Rank {
         self.moves.unseen.give_up();
         self.moves.emptied = Vec::new();
         self.view.territory.leave(None, Ino::NONE);
+        if !done {
+            // They may have left the cache, and hold the next move up if nobody looks for them.
+            one.found.places().for_each(|node| self.seen_at(node));
+        }
         if done {
             self.look_again(one.ops)
         } else {

@@ -40,6 +40,13 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Where they were.
+    pub(super) fn places(&self) -> impl Iterator<Item = NodeRef> {
+        self.list.values().map(|holder| NodeRef { ino: holder.ino, parent: holder.parent, hash: holder.hash })
+    }
+}
+
 impl Move {
     fn moved(&self) -> Moved {
         let slot = match self.part {

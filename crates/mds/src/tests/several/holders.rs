@@ -343,6 +343,34 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     assert!(!c.is_locked(file), "what was told with the move that was given up is over");
 }
 
+/// What broke: behind the seal what is below had left the cache, and nobody looked for it again. All later moves were refused.
+#[test]
+fn a_move_that_is_given_up_is_made_later() {
+    let mut c = Cluster::new();
+    let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    for _ in 0..200 {
+        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+            break;
+        }
+        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
+        c.pass(1);
+    }
+    let Some(MapWish::Switch { unit, id }) = c.worlds[0].wishes.pop_front() else { panic!() };
+    c.deaf = false;
+    c.grant(0, MapWish::Abort { unit, id });
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::EBUSY)));
+    // Nobody has asked for the file since.
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file));
+}
+
 #[test]
 fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     let mut c = Cluster::new();
@@ -411,11 +439,12 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 10] = [
+    let defects: [(&str, fn()); 11] = [
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
         ("mds_unknown_is_below", what_is_open_elsewhere_does_not_go_along),
         ("mds_unknown_is_below", what_was_opened_by_where_it_was_seen_does_not_go_along),
+        ("mds_unseen_not_sought", a_move_that_is_given_up_is_made_later),
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),
