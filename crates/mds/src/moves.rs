@@ -204,21 +204,24 @@ impl Moves {
     /// Whether the next slice of it is due.
     pub(crate) fn has_slices(&self) -> bool {
         let waits = self.waits;
-        self.current.as_ref().is_some_and(|one| match one.phase {
-            Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => true,
-            Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
-            Phase::Name
-            | Phase::Named
-            | Phase::Unname
-            | Phase::Dropping
-            | Phase::PreFlush { .. }
-            | Phase::Announce
-            | Phase::Flush { .. }
-            | Phase::Join
-            | Phase::Tell(_)
-            | Phase::Journal(_)
-            | Phase::Switch => false,
-        })
+        self.unseen.is_settling()
+            || self.current.as_ref().is_some_and(|one| match one.phase {
+                Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => {
+                    true
+                }
+                Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
+                Phase::Name
+                | Phase::Named
+                | Phase::Unname
+                | Phase::Dropping
+                | Phase::PreFlush { .. }
+                | Phase::Announce
+                | Phase::Flush { .. }
+                | Phase::Join
+                | Phase::Tell(_)
+                | Phase::Journal(_)
+                | Phase::Switch => false,
+            })
     }
 
     /// Whether something is sealed: who has what there stays as it was told.
@@ -322,6 +325,7 @@ impl Rank {
         if !self.view.purged.is_empty() {
             self.note_purged();
         }
+        self.settle_claims(now, out);
         if std::mem::take(&mut self.moves.learned)
             && let Some(map) = self.view.territory.map().cloned()
         {

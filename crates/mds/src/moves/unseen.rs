@@ -5,12 +5,12 @@
 //! Absent: the search (`search.rs`).
 
 use super::below::{InUse, Slice};
-use crate::op::OpId;
+use crate::op::{Op, OpId};
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::territory::{Below, Part};
 use proto::request::Request;
-use proto::{Ino, NameHash, NodeRef};
+use proto::{Ino, NameHash, NodeRef, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Now, Outbox};
 
@@ -33,12 +33,27 @@ pub(crate) struct Unseen {
     /// Inodes that were looked for.
     sought: BTreeSet<Ino>,
     searches: BTreeMap<OpId, Ino>,
+    /// Something is about to come here: nothing may be claimed of it that nobody has.
+    settling: bool,
+    /// Looked for because of that.
+    claims: BTreeSet<OpId>,
 }
 
 impl Unseen {
     /// A request that the rank asked itself is over.
     pub(crate) fn searched(&mut self, op: OpId) {
         self.searches.remove(&op);
+        self.claims.remove(&op);
+    }
+
+    /// Whether more can be looked for of what is claimed.
+    pub(super) fn is_settling(&self) -> bool {
+        self.settling && self.claims.len() < AT_ONCE
+    }
+
+    /// Whether that is such a request.
+    pub(crate) fn is_search(&self, op: OpId) -> bool {
+        self.searches.contains_key(&op) || self.claims.contains(&op)
     }
 
     /// The look is over, or its move: whatever is under way ends by itself.
@@ -63,6 +78,54 @@ impl Rank {
             self.moves.unseen.sweep_at = 2 * self.moves.unseen.at.len();
         }
         self.moves.unseen.at.insert(node.ino, (node.parent, node.hash));
+    }
+
+    /// Whether all that was claimed here is found here, or claimed no more; what is not is looked for from now on.
+    pub(crate) fn has_settled_claims(&mut self) -> bool {
+        let unseen = &mut self.moves.unseen;
+        unseen.settling = !unseen.at.is_empty() || !unseen.claims.is_empty();
+        !unseen.settling
+    }
+
+    pub(super) fn settle_claims(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if !self.moves.unseen.settling || !self.state.serves() {
+            return;
+        }
+        for _ in 0..self.looks() {
+            if self.moves.unseen.claims.len() >= AT_ONCE {
+                return;
+            }
+            let Some((ino, (parent, hash))) = self.moves.unseen.at.pop_first() else {
+                self.moves.unseen.settling = false;
+                return;
+            };
+            let is_held = self.view.files.get(ino).is_some() || self.view.locks.is_locked(ino);
+            if is_held && self.view.cache.by_ino(ino).is_none() {
+                let mut op = self.search_op(NodeRef { ino, parent, hash }, now);
+                self.moves.unseen.claims.insert(op.id);
+                self.run(now, &mut op, out);
+            }
+        }
+    }
+
+    /// By the map of now the inode is another rank's: who claims to have something of it here did not know that it had gone. Counted
+    /// it would hold up all that moves, for ever, and be there again when the inode comes back.
+    pub(crate) fn end_claims(&mut self, ino: Ino, out: &mut Outbox<Output>) {
+        if stdx::mutant!("mds_claims_of_nothing") {
+            return;
+        }
+        let opens = self.view.files.get(ino).into_iter().flat_map(|file| file.opens.iter());
+        let mut sessions: BTreeSet<SessionId> = opens.map(|open| open.session).collect();
+        sessions.extend(self.view.locks.held_on(ino).into_iter().map(|(session, _)| session));
+        self.forget_holders(ino);
+        for session in sessions {
+            self.holder_gone(session, ino, out);
+        }
+    }
+
+    /// It gives nothing back, and finds out whether the inode is this rank's, as every Release does.
+    fn search_op(&mut self, node: NodeRef, now: Now) -> Op {
+        self.own_op(Request::Release { node, count: 0 }, now.mono)
     }
 
     /// Looks for the next ones, until all have been looked for. What was not found is not here, or holds the move up.
@@ -126,9 +189,7 @@ impl Rank {
         let Some(sought) = [missing, ino].into_iter().find(|ino| unseen.sought.insert(*ino)) else { return };
         unseen.again.push(ino);
         let (parent, hash) = unseen.at.get(&sought).copied().unwrap_or((Ino::NONE, NameHash(0)));
-        // It gives nothing back, and finds out whether the inode is this rank's, as every Release does.
-        let request = Request::Release { node: NodeRef { ino: sought, parent, hash }, count: 0 };
-        let mut op = self.own_op(request, now.mono);
+        let mut op = self.search_op(NodeRef { ino: sought, parent, hash }, now);
         self.moves.unseen.searches.insert(op.id, sought);
         self.run(now, &mut op, out);
     }

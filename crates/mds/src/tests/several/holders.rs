@@ -371,6 +371,43 @@ fn a_move_that_is_given_up_is_made_later() {
     assert!(c.is_locked(file));
 }
 
+/// The rank that had a file lives again, and its client, which does not know that it went, says that it has it open and locked there.
+fn claimed_where_it_was() -> (Cluster, NodeRef, NodeRef, NodeRef) {
+    let (mut c, dir, file) = Cluster::with_held();
+    let other = c.mkdir(root(), "other");
+    let session = c.worlds[0].sessions[&REMOTE];
+    c.crash(0);
+    let locks = vec![LOCK];
+    c.returns_having(0, session, vec![ClientMsg::Reclaim { node: file, count: 1, writes: true, locks }]);
+    // It has all answers of before.
+    let tid = c.hold(0).next_tid();
+    let request = Request::GetAttr { node: root() };
+    c.hold(0).say(REMOTE, ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request });
+    c.settle();
+    (c, dir, file, other)
+}
+
+/// What broke: it was found nowhere, and held all moves of that rank up for ever.
+#[test]
+fn what_is_claimed_where_it_is_not_holds_nothing_up() {
+    let (mut c, _, file, other) = claimed_where_it_was();
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file), "it is where the file is");
+}
+
+/// What broke: it counted when the directory came back, and nobody would ever have given it back.
+#[test]
+fn what_was_claimed_where_it_was_not_does_not_count_when_it_comes_back() {
+    let (mut c, dir, file, _) = claimed_where_it_was();
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(1, Request::Release { node: file, count: 1 });
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Ok(Reply::Ok)));
+    assert!(c.worlds[0].rank.view.files.get(file.ino).is_none_or(|file| file.opens.is_empty()));
+}
+
 #[test]
 fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     let mut c = Cluster::new();
@@ -439,12 +476,14 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 11] = [
+    let defects: [(&str, fn()); 13] = [
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
         ("mds_unknown_is_below", what_is_open_elsewhere_does_not_go_along),
         ("mds_unknown_is_below", what_was_opened_by_where_it_was_seen_does_not_go_along),
         ("mds_unseen_not_sought", a_move_that_is_given_up_is_made_later),
+        ("mds_claims_of_nothing", what_is_claimed_where_it_is_not_holds_nothing_up),
+        ("mds_claims_of_nothing", what_was_claimed_where_it_was_not_does_not_count_when_it_comes_back),
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),
