@@ -14,7 +14,7 @@ use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Errno, Frag, Ino, NodeRef, RankId, SessionId, Writer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Now, Outbox};
 
 type Key = (SessionId, Ino);
@@ -182,6 +182,10 @@ impl Rank {
         if !open || !list.iter().all(|holder| self.knows(holder.session)) {
             return Err(Errno::EBUSY);
         }
+        // What was claimed here while it was another's would count with what comes.
+        if !self.has_settled_claims() && !stdx::mutant!("mds_claims_of_nothing") {
+            return Err(Errno::EAGAIN);
+        }
         if !list.is_empty() || self.view.holders.coming.contains_key(&moved) {
             let list = &encoded(list);
             Mutation::Holders { id, moved, first, list }.encode(&mut self.view.txn.muts);
@@ -208,10 +212,17 @@ impl Rank {
             let Some(coming) = self.view.holders.coming.remove(&moved) else { continue };
             let came = if fate == Fate::Came { chunks(coming.list.values()) } else { Vec::new() };
             if came.is_empty() && !stdx::mutant!("mds_holders_of_nothing") {
-                // Found by thought: with another move of the same this one would have come, after a crash.
+                // Found by review: with another move of the same this one would have come, after a crash.
                 let (id, list) = (MoveId(0), encoded(&[]));
                 Mutation::Holders { id, moved, first: true, list: &list }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);
+            }
+            // Of these inodes nobody has anything but what was told, whatever was claimed before.
+            let inos: BTreeSet<Ino> = came.iter().flatten().map(|holder| holder.ino).collect();
+            for ino in inos {
+                if !stdx::mutant!("mds_claims_of_nothing") {
+                    self.forget_holders(ino);
+                }
             }
             for (at, list) in came.iter().enumerate() {
                 let (id, first, bytes) = (MoveId(0), at == 0, encoded(list));

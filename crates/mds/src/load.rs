@@ -507,6 +507,9 @@ impl Rank {
         let Some(spread) = header.as_ref().map(FragHeader::spread) else {
             // It was removed, and entries of its parts stay behind for a while. Who only followed a hint finds what it looks for elsewhere.
             self.view.territory.note_gone(ino);
+            if !stdx::mutant!("mds_gone_keeps_entries") {
+                self.drop_parts_entries(ino);
+            }
             return Ok(());
         };
         let Some(spread) = spread else {

@@ -25,7 +25,7 @@ use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use stdx::{Mono, Now, Outbox};
 use unseen::Unseen;
 
@@ -39,7 +39,7 @@ const LEASES: u64 = 2;
 const SWITCHES: u64 = 4;
 
 /// Phases that may be over in one step: more than there are.
-const STEPS_MAX: usize = 13;
+const STEPS_MAX: usize = 14;
 
 /// What is to become of a directory's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,9 @@ enum Phase {
     Unname,
     /// The coordinator was asked for that.
     Dropping,
-    /// Where the inodes are that are open or locked and not cached.
-    Seek,
+    /// Where the inodes are that are open or locked and of which the cache does not say so; `announced`: once more. What was opened
+    /// since the first time may be such a one while everything is this rank's, later not.
+    Seek { announced: bool },
     /// Whether something below that is in use cannot go along.
     Look(InUse),
     /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
@@ -103,7 +104,7 @@ impl Phase {
         match self {
             Self::Name
             | Self::Unname
-            | Self::Seek
+            | Self::Seek { .. }
             | Self::Look(_)
             | Self::PreFlush { .. }
             | Self::Announce
@@ -129,7 +130,7 @@ impl Phase {
             Self::Name | Self::Named | Self::Unname | Self::Dropping | Self::Announce | Self::Switch => {
                 "the coordinator"
             }
-            Self::Seek => "where files are that are open or locked",
+            Self::Seek { .. } => "where files are that are open or locked",
             Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
             Self::PreFlush { .. } | Self::Flush { .. } | Self::Places(..) => "the metadata store",
             Self::Recall { .. } => "clients that keep something there",
@@ -180,8 +181,8 @@ pub(crate) struct Moves {
     queue: VecDeque<Wanted>,
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
-    /// Units whose moves were asked for and given up before the map had them.
-    abandoned: BTreeSet<Unit>,
+    /// Units whose moves were asked for and given up before the map had them; of which map, and of which coordinator, that was.
+    abandoned: BTreeMap<Unit, (u64, u64)>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
     /// How directories are spread of which units are to move came into the cache.
@@ -203,21 +204,24 @@ impl Moves {
     /// Whether the next slice of it is due.
     pub(crate) fn has_slices(&self) -> bool {
         let waits = self.waits;
-        self.current.as_ref().is_some_and(|one| match one.phase {
-            Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => true,
-            Phase::Seek | Phase::Recall { .. } | Phase::Drain(_) => !waits,
-            Phase::Name
-            | Phase::Named
-            | Phase::Unname
-            | Phase::Dropping
-            | Phase::PreFlush { .. }
-            | Phase::Announce
-            | Phase::Flush { .. }
-            | Phase::Join
-            | Phase::Tell(_)
-            | Phase::Journal(_)
-            | Phase::Switch => false,
-        })
+        self.unseen.is_settling()
+            || self.current.as_ref().is_some_and(|one| match one.phase {
+                Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => {
+                    true
+                }
+                Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
+                Phase::Name
+                | Phase::Named
+                | Phase::Unname
+                | Phase::Dropping
+                | Phase::PreFlush { .. }
+                | Phase::Announce
+                | Phase::Flush { .. }
+                | Phase::Join
+                | Phase::Tell(_)
+                | Phase::Journal(_)
+                | Phase::Switch => false,
+            })
     }
 
     /// Whether something is sealed: who has what there stays as it was told.
@@ -235,7 +239,7 @@ impl Moves {
             | Phase::Named
             | Phase::Unname
             | Phase::Dropping
-            | Phase::Seek
+            | Phase::Seek { .. }
             | Phase::Look(_)
             | Phase::PreFlush { .. }
             | Phase::Announce
@@ -254,7 +258,7 @@ impl Moves {
         let is_its = |unit: Unit| unit.dir == dir;
         self.current.as_ref().is_some_and(|one| is_its(one.unit))
             || self.queue.iter().any(|wanted| is_its(wanted.unit))
-            || self.abandoned.iter().any(|unit| is_its(*unit))
+            || self.abandoned.keys().any(|unit| is_its(*unit))
     }
 
     /// Whether one of that unit is under way, or waits for its turn.
@@ -321,6 +325,7 @@ impl Rank {
         if !self.view.purged.is_empty() {
             self.note_purged();
         }
+        self.settle_claims(now, out);
         if std::mem::take(&mut self.moves.learned)
             && let Some(map) = self.view.territory.map().cloned()
         {
@@ -460,7 +465,7 @@ impl Rank {
     fn carry_out(&self) -> Begin {
         match self.nothing_moves() {
             Some(why) => Begin::Refused(why),
-            None => Begin::At(Phase::Seek),
+            None => Begin::At(Phase::Seek { announced: false }),
         }
     }
 
@@ -472,9 +477,10 @@ impl Rank {
             Phase::Named => self.is_pinned(unit).then_some(Phase::Name),
             Phase::Unname => self.unname_entry(part, unit, out),
             Phase::Dropping => None,
-            Phase::Seek => match self.seek_unseen(now, out) {
-                Slice::More(()) => Some(Phase::Seek),
+            Phase::Seek { announced } => match self.seek_unseen(now, part, out) {
+                Slice::More(()) => Some(phase),
                 Slice::Wait | Slice::No(_) => None,
+                Slice::Done if announced => Some(Phase::Gather(InUse::FIRST)),
                 Slice::Done => Some(Phase::Look(InUse::FIRST)),
             },
             Phase::Look(at) => match self.in_use_below(part, at, false) {
@@ -573,7 +579,7 @@ impl Rank {
                 }
                 return match self.nothing_moves() {
                     Some(why) => self.no_move(&why, out),
-                    None => Some(Phase::Seek),
+                    None => Some(Phase::Seek { announced: false }),
                 };
             }
             Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
@@ -648,7 +654,7 @@ impl Rank {
         if found {
             return Some(Phase::Recall { part: 0, found: false });
         }
-        Some(Phase::Gather(InUse::FIRST))
+        Some(Phase::Seek { announced: true })
     }
 
     /// The rank stops: what it has not let go of stays.
@@ -674,7 +680,8 @@ impl Rank {
         let Some(one) = &self.moves.current else { return };
         let (part, unit, id) = (one.part, one.unit, one.id);
         if one.phase == Phase::Announce && id.is_none() {
-            self.moves.abandoned.insert(unit);
+            let by = self.view.territory.map().map_or((0, 0), |map| (map.version, map.coordinator));
+            self.moves.abandoned.insert(unit, by);
         }
         self.say_refused(part, why, out);
         out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));
@@ -703,6 +710,10 @@ impl Rank {
         self.moves.unseen.give_up();
         self.moves.emptied = Vec::new();
         self.view.territory.leave(None, Ino::NONE);
+        if !done {
+            // They may have left the cache, and hold the next move up if nobody looks for them.
+            one.found.places().for_each(|node| self.seen_at(node));
+        }
         if done {
             self.look_again(one.ops)
         } else {

@@ -51,6 +51,11 @@ impl Climb {
         }
     }
 
+    /// Whether it may have ended before it came to a directory whose owner is known.
+    pub(crate) fn is_long(&self) -> bool {
+        self.steps.len() > CLIMB_MAX
+    }
+
     fn found(&mut self, ino: Ino) {
         self.steps.retain(|step| step.ino != ino);
     }

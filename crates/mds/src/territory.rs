@@ -39,6 +39,15 @@ pub(crate) enum Part {
     Slots { first: u16, count: u16 },
 }
 
+/// Whether something is below what moves, as far as the cache says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    Yes,
+    No,
+    /// The way up ends at that inode, which is not cached.
+    Unknown(Ino),
+}
+
 impl Part {
     /// Whether it has the content of the directories of that slot.
     const fn has_slot(self, number: u16) -> bool {
@@ -460,15 +469,16 @@ impl View {
         }
     }
 
-    /// Whether a directory's content is, or may be, of it.
-    pub(crate) fn is_below(&self, dir: Ino, part: Part) -> bool {
+    /// Whether a directory's content is of it. A name may be cached without the inode of its directory: it was loaded by where a client
+    /// saw it, or comes from the journal.
+    pub(crate) fn below(&self, dir: Ino, part: Part) -> Below {
         let mut at = dir;
         for _ in 0..WAY_MAX {
             if self.begins(at, part) {
-                return true;
+                return Below::Yes;
             }
             if self.of_itself_alone(at).is_some() {
-                return false;
+                return Below::No;
             }
             let of = self.cache.outer(at);
             if of != at {
@@ -477,21 +487,34 @@ impl View {
             }
             let above = self.cache.find_dir(at).map_or(NONE, |slot| self.cache.dir(slot).node);
             let node = if above == NONE { self.cache.by_ino(at) } else { Some(above) };
-            let Some(node) = node else { return true };
-            at = self.cache.parent_ino(node);
+            match node {
+                Some(node) => at = self.cache.parent_ino(node),
+                None if stdx::mutant!("mds_unknown_is_below") => return Below::Yes,
+                None => return Below::Unknown(at),
+            }
         }
-        true
+        Below::Unknown(at)
+    }
+
+    /// Whether the inode is in such a directory.
+    pub(crate) fn inode_below(&self, ino: Ino, part: Part) -> Below {
+        if ino.is_reserved() {
+            return Below::No;
+        }
+        match self.cache.by_ino(ino).map(|slot| self.cache.parent_ino(slot)) {
+            Some(parent) => self.below(parent, part),
+            None => Below::Unknown(ino),
+        }
+    }
+
+    /// Whether a directory's content is, or may be, of it.
+    pub(crate) fn is_below(&self, dir: Ino, part: Part) -> bool {
+        self.below(dir, part) != Below::No
     }
 
     /// Whether the inode is, or may be, in such a directory.
     pub(crate) fn is_inode_below(&self, ino: Ino, part: Part) -> bool {
-        if ino.is_reserved() {
-            return false;
-        }
-        match self.cache.by_ino(ino).map(|slot| self.cache.parent_ino(slot)) {
-            Some(parent) => self.is_below(parent, part),
-            None => true,
-        }
+        self.inode_below(ino, part) != Below::No
     }
 
     /// Whether something of an inode may be promised to anybody: all of it is here, and stays.

@@ -279,7 +279,7 @@ pub(super) fn end(plan: &mut Plan, asker: Asker, id: MoveId, switch: bool) -> Re
     let owner = if switch { to } else { rank };
     moves::settle(&mut plan.next, &what, owner);
     if !switch {
-        plan.marks.aborted.push(rank);
+        plan.marks.aborted.push((rank, what.piece()));
         return Ok(format!("move {}: given up: {what} stays with rank {}", id.0, rank.0));
     }
     Ok(format!("move {}: {what} from rank {} to rank {}", id.0, rank.0, to.0))

@@ -7,7 +7,7 @@ use super::ask::Named;
 use super::changes::{begin_slots, begin_unit};
 use super::placement::{Member, shifts};
 use super::plan::{Plan, View};
-use super::seen::Seen;
+use super::seen::Piece;
 use crate::output::Level;
 use proto::RankId;
 use proto::cluster::{
@@ -39,6 +39,15 @@ pub(super) const fn may_take(state: RankState) -> bool {
 pub(super) enum What {
     Entry(Unit, Entry),
     Slots(Range<u16>),
+}
+
+impl What {
+    pub(super) const fn piece(&self) -> Piece {
+        match self {
+            Self::Entry(unit, _) => Piece::Unit(*unit),
+            Self::Slots(range) => Piece::Slots(range.start),
+        }
+    }
 }
 
 impl fmt::Display for What {
@@ -105,18 +114,23 @@ enum Due {
     Slots(Range<u16>, RankId, RankId),
 }
 
+impl Due {
+    /// Who has it, and who should.
+    const fn between(&self) -> (RankId, RankId) {
+        match self {
+            Self::Entry(_, entry, to) => (entry.rank, *to),
+            Self::Slots(_, from, to) => (*from, *to),
+        }
+    }
+}
+
 /// Begins some of the moves that are due.
 pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
     let stopping = |(rank, info): (&RankId, &RankInfo)| (info.state == RankState::Stopping).then_some(*rank);
     let goes = plan.next.ranks.iter().find_map(stopping);
-    let mut due = due_entries(&plan.next, view.seen, goes);
-    due.extend(due_slots(&plan.next, goes));
-    if due.is_empty() {
-        return;
-    }
     let mut busy = BTreeSet::new();
     if !stdx::mutant!("coord_begins_again_at_once") {
-        busy.extend(plan.marks.aborted.iter().copied());
+        busy.extend(plan.marks.aborted.iter().map(|(rank, _)| *rank));
     }
     let mut count = 0;
     for (_, rank, _) in under_way(&plan.next) {
@@ -124,14 +138,20 @@ pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
         count += 1;
     }
     let at_once = stdx::mutant!("coord_moves_at_once");
+    let state = |rank| plan.next.ranks.get(&rank).map_or(RankState::Failed, |info| info.state);
+    let gives = |rank: RankId| {
+        let waits = busy.contains(&rank) || view.seen.is_paused(rank, view.now);
+        may_give(state(rank)) && (!waits || at_once)
+    };
+    let mut due = due_entries(&plan.next, view, goes, gives);
+    due.extend(due_slots(&plan.next, view, goes));
+    due.retain(|due| {
+        let (from, to) = due.between();
+        gives(from) && may_take(state(to))
+    });
     for due in due {
-        let (from, to) = match &due {
-            Due::Entry(_, entry, to) => (entry.rank, *to),
-            Due::Slots(_, from, to) => (*from, *to),
-        };
-        let state = |rank| plan.next.ranks.get(&rank).map_or(RankState::Failed, |info| info.state);
-        let waits = busy.contains(&from) || count >= MOVES_MAX || view.seen.is_paused(from, view.now);
-        if (waits && !at_once) || !may_give(state(from)) || !may_take(state(to)) {
+        let (from, to) = due.between();
+        if (busy.contains(&from) || count >= MOVES_MAX) && !at_once {
             continue;
         }
         busy.insert(from);
@@ -141,7 +161,7 @@ pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
                 let id = begin_unit(&mut plan.next, unit, entry, to);
                 format!("move {}: {} from rank {} to rank {}", id.0, Named(unit), from.0, to.0)
             }
-            Due::Slots(range, from, to) => {
+            Due::Slots(range, ..) => {
                 let last = if at_once { range.end } else { range.end.min(range.start + SLOTS_MAX) };
                 let id = begin_slots(&mut plan.next, range.start..last, to);
                 let (first, last) = (range.start, last - 1);
@@ -165,8 +185,15 @@ fn weight_of(map: &ClusterMap, rank: RankId) -> u16 {
 const LEAST_US: u64 = 1_000;
 
 /// The entries of a rank that goes, and those that nobody pinned of ranks that are not to have any, those of which most is asked first: each to
-/// the rank of which least is asked then, for its weight.
-fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> {
+/// the rank of which least is asked then, for its weight. Of each rank that can give something now one: more it does not move at a time, and
+/// what others cannot give was in its way while the first few of all were taken.
+fn due_entries(
+    map: &ClusterMap,
+    view: View<'_>,
+    goes: Option<RankId>,
+    gives: impl Fn(RankId) -> bool,
+) -> Vec<Due> {
+    let seen = view.seen;
     let masked = |rank: RankId| {
         map.bal_rank_mask != Mask::NONE
             && !map.bal_rank_mask.has(rank)
@@ -176,10 +203,14 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
         let carved = matches!(entry.policy, Policy::Carved) && *unit != Unit::ROOT;
         entry.moving.is_none() && (Some(entry.rank) == goes || (carved && masked(entry.rank)))
     };
+    let is_free = |unit: &Unit, entry: &Entry| {
+        let gives = gives(entry.rank) || stdx::mutant!("coord_first_cannot_give");
+        gives && !seen.is_stuck(Piece::Unit(*unit), view.now)
+    };
     let mut due: Vec<(Unit, Entry)> = map
         .entries
         .iter()
-        .filter(|(unit, entry)| is_due(unit, entry))
+        .filter(|(unit, entry)| is_due(unit, entry) && is_free(unit, entry))
         .map(|(unit, entry)| (*unit, *entry))
         .collect();
     if due.is_empty() {
@@ -188,6 +219,12 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
     let loads = if stdx::mutant!("coord_loads_ignored") { BTreeMap::new() } else { seen.loads_of_entries() };
     let load = |unit: &Unit| loads.get(&unit.dir).copied().unwrap_or(0).saturating_add(LEAST_US);
     due.sort_by_key(|(unit, _)| (Reverse(load(unit)), *unit));
+    let mut givers = BTreeSet::new();
+    if stdx::mutant!("coord_first_cannot_give") {
+        due.truncate(MOVES_MAX);
+    } else if !stdx::mutant!("coord_moves_at_once") {
+        due.retain(|(_, entry)| givers.insert(entry.rank));
+    }
 
     let takers = map.ranks.iter().filter(|(rank, info)| may_take(info.state) && is_allowed(map, **rank));
     let slots = |info: &RankInfo| seen.load_of_slots(info.daemon);
@@ -196,7 +233,7 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
     if has.is_empty() {
         let Some(goes) = goes else { return Vec::new() };
         let own = due.into_iter().filter(|(_, entry)| entry.rank == goes);
-        return own.map(|(unit, entry)| Due::Entry(unit, entry, RankId(0))).take(MOVES_MAX).collect();
+        return own.map(|(unit, entry)| Due::Entry(unit, entry, RankId(0))).collect();
     }
     for (unit, entry) in map.entries.iter() {
         let owner = entry.moving.map_or(entry.rank, |moving| moving.to);
@@ -212,18 +249,22 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
         *sum = sum.saturating_add(load(&unit));
         Some(Due::Entry(unit, entry, *to))
     };
-    // No more can begin at a time.
-    due.into_iter().take(MOVES_MAX).map_while(give).collect()
+    due.into_iter().map_while(give).collect()
 }
 
-/// The slots that are not where they should be.
-fn due_slots(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
+/// The slots that are not where they should be. While a rank goes only those that can be given something count: what others are to have
+/// it would keep, and stay with that (found by review). When they are back the shares are made even.
+fn due_slots(map: &ClusterMap, view: View<'_>, goes: Option<RankId>) -> Vec<Due> {
     let used = map.slots.runs().any(|(_, slot)| slot.rank != RankId(0) || slot.moving.is_some());
     if !map.slots_used && !used {
         return Vec::new();
     }
     let stays = |state: RankState| state != RankState::Stopping && state != RankState::Creating;
-    let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && stays(state);
+    let counts = |state| match goes {
+        Some(_) if !stdx::mutant!("coord_absent_share") => may_take(state),
+        Some(_) | None => stays(state),
+    };
+    let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && counts(state);
     let members = map.ranks.iter().filter(|(rank, info)| shares(**rank, info.state));
     let mut ranks: Vec<Member> = members.map(|(rank, _)| (*rank, weight_of(map, *rank))).collect();
     if ranks.is_empty() {
@@ -232,6 +273,10 @@ fn due_slots(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
     let off = map.bal_rank_mask == Mask::NONE;
     (shifts(&map.slots, &ranks).into_iter())
         .filter(|shift| !off || Some(shift.from) == goes)
-        .map(|shift| Due::Slots(shift.slots, shift.from, shift.to))
+        .filter_map(|shift| {
+            let mut firsts = shift.slots.clone().step_by(usize::from(SLOTS_MAX));
+            let first = firsts.find(|first| !view.seen.is_stuck(Piece::Slots(*first), view.now))?;
+            Some(Due::Slots(first..shift.slots.end, shift.from, shift.to))
+        })
         .collect()
 }

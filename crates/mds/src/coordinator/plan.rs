@@ -2,7 +2,7 @@
 //!
 //! Absent: I/O and its failures (`machine`); changes of entries and slots (`changes`, `moves`).
 
-use super::seen::{Death, Seen};
+use super::seen::{Death, Piece, Seen};
 use super::states::{is_made, reported, without_daemon};
 use super::{BeaconState, Command, CommandError, CoordinatorConfig};
 use super::{commands, moves};
@@ -42,8 +42,8 @@ pub(super) struct Plan {
 pub(super) struct Marks {
     /// Lives that said that nothing of theirs is left.
     pub left: Vec<(RankId, Incarnation)>,
-    /// Ranks that had a move given up.
-    pub aborted: Vec<RankId>,
+    /// Ranks that had a move given up, and what was to move.
+    pub aborted: Vec<(RankId, Piece)>,
 }
 
 pub(super) fn plan(base: &ClusterMap, view: View<'_>) -> Plan {

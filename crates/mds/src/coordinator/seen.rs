@@ -5,10 +5,13 @@
 
 use super::plan::Marks;
 use super::{BeaconState, CoordinatorConfig, LOADS_MAX};
-use proto::cluster::{ClusterMap, DaemonId, RankInfo};
+use proto::cluster::{ClusterMap, DaemonId, RankInfo, Unit};
 use proto::{Incarnation, Ino, RankId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Mono;
+
+/// So often the time doubles for which something is left alone whose move was given up: sixty-four times the first at most.
+const DOUBLED_MAX: u32 = 6;
 
 #[derive(Debug)]
 pub(super) struct Seen {
@@ -28,9 +31,27 @@ pub(super) struct Seen {
     left: BTreeMap<RankId, Incarnation>,
     /// Ranks that gave a move up: until then none of theirs is begun.
     paused: BTreeMap<RankId, Mono>,
+    /// What was to move from them: each time it was given up it is left alone for twice as long, and others are moved meanwhile.
+    stuck: BTreeMap<Piece, Stuck>,
     pause_ns: u64,
     /// What is asked of what each daemon's rank has.
     loads: BTreeMap<DaemonId, BTreeMap<Ino, u64>>,
+}
+
+/// What has a move, as far as it is remembered that it was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Piece {
+    Unit(Unit),
+    /// A run of slots that begins with that one.
+    Slots(u16),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    /// Who has it: once it has gone it is as any other.
+    rank: RankId,
+    times: u32,
+    until: Mono,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +94,7 @@ impl Seen {
             fencing: BTreeMap::new(),
             left: BTreeMap::new(),
             paused: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             pause_ns: config.grace_ns / 15,
             loads: BTreeMap::new(),
         }
@@ -193,6 +215,10 @@ impl Seen {
         self.fencing.retain(|rank, _| new.ranks.contains_key(rank));
         self.left.retain(|rank, _| new.ranks.contains_key(rank));
         self.paused.retain(|_, until| *until > now);
+        self.stuck.retain(|piece, stuck| match piece {
+            Piece::Unit(unit) => new.entries.get(unit).is_some_and(|entry| entry.rank == stuck.rank),
+            Piece::Slots(first) => new.slots.get(*first).rank == stuck.rank,
+        });
     }
 
     /// A map is durable of which this is to be remembered.
@@ -200,7 +226,12 @@ impl Seen {
         self.left.extend(marks.left);
         if !stdx::mutant!("coord_begins_again_at_once") {
             let until = now.after(self.pause_ns);
-            self.paused.extend(marks.aborted.into_iter().map(|rank| (rank, until)));
+            self.paused.extend(marks.aborted.iter().map(|(rank, _)| (*rank, until)));
+        }
+        for (rank, piece) in marks.aborted {
+            let stuck = self.stuck.entry(piece).or_insert(Stuck { rank, times: 0, until: now });
+            let pause = self.pause_ns.saturating_mul(1 << stuck.times.min(DOUBLED_MAX));
+            (stuck.rank, stuck.times, stuck.until) = (rank, stuck.times.saturating_add(1), now.after(pause));
         }
     }
 
@@ -210,6 +241,12 @@ impl Seen {
 
     pub(super) fn is_paused(&self, rank: RankId, now: Mono) -> bool {
         self.paused.get(&rank).is_some_and(|until| now < *until)
+    }
+
+    /// Whether a move of that was given up not long ago.
+    pub(super) fn is_stuck(&self, piece: Piece, now: Mono) -> bool {
+        let stuck = self.stuck.get(&piece).is_some_and(|stuck| now < stuck.until);
+        stuck && !stdx::mutant!("coord_stuck_goes_first")
     }
 
     /// By when a daemon's last acknowledgement has run out.
@@ -251,7 +288,8 @@ impl Seen {
     pub(super) fn deadline(&self, now: Mono) -> Option<Mono> {
         let silent = self.heard.values().map(|heard| heard.at.after(self.patience_ns));
         let ended = self.ended.values().map(|ended| ended.until);
-        let paused = self.paused.values().copied();
+        let stuck = self.stuck.values().map(|stuck| stuck.until);
+        let paused = self.paused.values().copied().chain(stuck);
         silent.chain(ended.chain(paused).filter(|until| *until > now)).min()
     }
 }

@@ -6,7 +6,6 @@
 use crate::cache::dir::{self, Dir};
 use crate::caps::book::Need;
 use crate::config::State;
-use crate::files::FileState;
 use crate::op::{Park, Stop};
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
@@ -92,19 +91,15 @@ impl Rank {
     /// Whether something below is in use that cannot go along; `drains`: whether something is under way there, too. Sealed, what was passed stays
     /// as it was.
     pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
-        let below = |ino: Ino| self.view.is_inode_below(ino, part);
-        let stays = |ino: Ino, file: Option<&FileState>| {
-            let why = self.stays(ino, file).filter(|_| below(ino));
-            why.map(|why| format!("inode {:#x}, {why}", ino.0))
-        };
         match at {
             InUse::Files(from) => {
                 for (count, (ino, file)) in self.view.files.from(from).enumerate() {
                     if count == self.looks() {
                         return Slice::More(InUse::Files(ino));
                     }
-                    let why = if file.is_open() { stays(ino, Some(file)) } else { None };
-                    if let Some(why) = why {
+                    if file.is_open()
+                        && let Some(why) = self.holds_up(ino, Some(file), part)
+                    {
                         return Slice::No(why);
                     }
                     if drains && file.is_under_way() && self.view.is_inode_below(ino, part) {
@@ -118,7 +113,7 @@ impl Rank {
                     if count == self.looks() {
                         return Slice::More(InUse::Locks(ino));
                     }
-                    if let Some(why) = stays(ino, self.view.files.get(ino)) {
+                    if let Some(why) = self.holds_up(ino, self.view.files.get(ino), part) {
                         return Slice::No(why);
                     }
                 }

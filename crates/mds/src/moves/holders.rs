@@ -11,7 +11,7 @@ use crate::op::OpId;
 use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::Rank;
-use crate::territory::Part;
+use crate::territory::{Below, Part};
 use proto::holder::{Holder, LOCKS_MAX, Moved};
 use proto::message::ServerMsg;
 use proto::request::Request;
@@ -40,6 +40,13 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Where they were.
+    pub(super) fn places(&self) -> impl Iterator<Item = NodeRef> {
+        self.list.values().map(|holder| NodeRef { ino: holder.ino, parent: holder.parent, hash: holder.hash })
+    }
+}
+
 impl Move {
     fn moved(&self) -> Moved {
         let slot = match self.part {
@@ -51,14 +58,26 @@ impl Move {
 }
 
 impl Rank {
+    /// Whether an inode that is open or locked goes with what is below; or why it holds everything up. Of one of which it is not known
+    /// where it is nothing is handed over: elsewhere it counts here, and somebody else would get its locks (found by review).
+    fn goes_along(&self, ino: Ino, file: Option<&FileState>, part: Part) -> Result<bool, &'static str> {
+        match self.view.inode_below(ino, part) {
+            Below::No => Ok(false),
+            Below::Yes => self.stays(ino, file).map_or(Ok(true), Err),
+            Below::Unknown(_) => Err("which may be below, is open or locked"),
+        }
+    }
+
+    /// Why an inode that is open or locked holds everything up, wherever it is; none: it does not.
+    pub(super) fn holds_up(&self, ino: Ino, file: Option<&FileState>, part: Part) -> Option<String> {
+        self.goes_along(ino, file, part).err().map(|why| format!("inode {:#x}, {why}", ino.0))
+    }
+
     /// Why an inode that is open or locked below holds everything up; none: that goes with it.
-    pub(super) fn stays(&self, ino: Ino, file: Option<&FileState>) -> Option<&'static str> {
+    fn stays(&self, ino: Ino, file: Option<&FileState>) -> Option<&'static str> {
         let embedded = |id: &SessionId| self.sessions.map.get(id).is_some_and(|session| session.embedded);
         if stdx::mutant!("mds_move_despite_opens") {
             return None;
-        }
-        if self.view.cache.by_ino(ino).is_none() {
-            return Some("which may be below, is open or locked");
         }
         if file.is_some_and(|file| file.kept > 0) {
             return Some("which is below, may be open by an answer of before");
@@ -102,11 +121,13 @@ impl Rank {
             if count == self.looks() {
                 return Slice::More(InUse::Files(ino));
             }
-            if file.opens.is_empty() || !self.view.is_inode_below(ino, part) {
+            if file.opens.is_empty() {
                 continue;
             }
-            if let Some(why) = self.stays(ino, Some(file)) {
-                return Slice::No(format!("inode {:#x}, {why}", ino.0));
+            match self.goes_along(ino, Some(file), part) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => return Slice::No(format!("inode {:#x}, {why}", ino.0)),
             }
             for open in file.opens.iter() {
                 found.sessions.insert(open.session);
@@ -124,11 +145,10 @@ impl Rank {
             if count == self.looks() {
                 return Slice::More(InUse::Locks(ino));
             }
-            if !self.view.is_inode_below(ino, part) {
-                continue;
-            }
-            if let Some(why) = self.stays(ino, self.view.files.get(ino)) {
-                return Slice::No(format!("inode {:#x}, {why}", ino.0));
+            match self.goes_along(ino, self.view.files.get(ino), part) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => return Slice::No(format!("inode {:#x}, {why}", ino.0)),
             }
             for (session, lock) in self.view.locks.held_on(ino) {
                 found.sessions.insert(session);

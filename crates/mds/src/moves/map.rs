@@ -64,7 +64,7 @@ impl Rank {
             }
             (
                 Phase::Name
-                | Phase::Seek
+                | Phase::Seek { announced: false }
                 | Phase::Look(_)
                 | Phase::Named
                 | Phase::Unname
@@ -90,7 +90,7 @@ impl Rank {
         let announced =
             map.entries.iter().filter(|(unit, entry)| entry.rank == me && Some(**unit) != current);
         for (unit, moving) in announced.filter_map(|(unit, entry)| Some((*unit, entry.moving?))) {
-            if self.moves.abandoned.remove(&unit) || stdx::mutant!("mds_others_moves_aborted") {
+            if self.moves.abandoned.remove(&unit).is_some() || stdx::mutant!("mds_others_moves_aborted") {
                 out.push(Output::Wish(MapWish::Abort { unit, id: moving.id }));
             } else if let Some(number) = self.number_of(unit) {
                 self.moves.add((Part::Of(number), unit), Goal::Carry(moving.id, moving.to), None);
@@ -99,12 +99,26 @@ impl Rank {
                 self.start_load(LoadKey::Spread { dir: unit.dir }, None);
             }
         }
+        self.forget_abandoned(map);
         for (run, slot) in map.slots.runs().filter(|(_, slot)| slot.rank == me) {
             if let Some(moving) = slot.moving {
                 let part = Part::Slots { first: run.start, count: run.end - run.start };
                 self.moves.add((part, Unit::NOTHING), Goal::Carry(moving.id, moving.to), None);
             }
         }
+    }
+
+    /// Those that no coordinator will begin any more: another one has the map, and had found what the one before began; or the entry was
+    /// changed since without a move, so that what was asked names an old one. Found by review: a coordinator that died before it answered
+    /// left a directory taken for one that is about to move.
+    fn forget_abandoned(&mut self, map: &ClusterMap) {
+        if stdx::mutant!("mds_abandoned_for_ever") {
+            return;
+        }
+        self.moves.abandoned.retain(|unit, (version, coordinator)| {
+            let is_changed = map.entries.get(unit).is_some_and(|entry| entry.version > *version);
+            map.coordinator == *coordinator && !is_changed
+        });
     }
 
     /// The coordinator does not do what was asked.
@@ -140,7 +154,7 @@ impl Rank {
             Phase::Name
             | Phase::Unname
             | Phase::PreFlush { .. }
-            | Phase::Seek
+            | Phase::Seek { .. }
             | Phase::Look(_)
             | Phase::Recall { .. }
             | Phase::Gather(_)

@@ -58,6 +58,11 @@ impl Rank {
                     // Claimed by its client, which did not know yet that it had gone.
                     if matches!(stop, Stop::NotMine(_)) {
                         self.view.files.close(node.ino, op.session, count);
+                        // What was too far up to be looked for may be here all the same.
+                        let is_known = op.climb.as_ref().is_none_or(|climb| !climb.is_long());
+                        if is_known && self.moves.unseen.is_search(op.id) {
+                            self.end_claims(node.ino, out);
+                        }
                         self.forget_or_purge(node.ino);
                     }
                     self.carry_out_plan(now, op, Err(stop), out)

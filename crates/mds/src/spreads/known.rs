@@ -139,6 +139,12 @@ impl Rank {
         {
             self.forget_spread(dir);
         }
+        self.drop_parts_entries(dir);
+    }
+
+    /// What this rank has by entries of parts that there are not goes from the map. One that was to move could not be moved, and its
+    /// number would keep the coordinator from all other moves of this rank.
+    pub(crate) fn drop_parts_entries(&mut self, dir: Ino) {
         let me = self.view.config.rank;
         let Some(map) = self.view.territory.map() else { return };
         let mine = map.entries.range(parts_of(dir)).filter(|(_, entry)| entry.rank == me);

@@ -204,7 +204,7 @@ impl Rank {
         }
     }
 
-    fn forget_holders(&mut self, ino: Ino) {
+    pub(crate) fn forget_holders(&mut self, ino: Ino) {
         let file = self.view.files.get(ino);
         let opens = file.into_iter().flat_map(|file| file.opens.iter());
         for session in opens.map(|open| open.session).collect::<Vec<_>>() {

@@ -270,6 +270,76 @@ fn what_a_rank_has_that_goes_is_given_to_those_that_stay() {
     assert_eq!(owners(&w), BTreeMap::from([(0, 9)]));
 }
 
+/// What broke: one that is damaged had a share, and what it was to have stayed with the rank that was to go, for as long as it was.
+#[test]
+fn a_rank_goes_while_another_one_is_damaged() {
+    let mut w = spread(4);
+    assert!(w.command(Command::SetBalRankMask(Mask([0b1011, 0, 0, 0]))).is_ok());
+    carry_out(&mut w);
+    let (daemon, incarnation) = (w.rank(1).daemon, w.rank(1).incarnation);
+    let state = RankState::Damaged;
+    w.alive.insert(daemon, BeaconState::Rank { rank: RankId(1), incarnation, state });
+    w.beacon(daemon);
+    assert_eq!(w.state(1), RankState::Damaged);
+    let has = shares(&w.stored())[&1];
+    // It has less than is its part.
+    assert!(w.command(Command::SetRankWeight { rank: RankId(1), weight: 1_000 }).is_ok());
+    assert!(w.command(Command::SetMaxMds(3)).is_ok());
+    assert_eq!(w.state(3), RankState::Stopping);
+    carry_out(&mut w);
+    assert!(!w.stored().is_owner(RankId(3)), "{:?}", shares(&w.stored()));
+    assert_eq!(shares(&w.stored())[&1], has);
+}
+
+/// What broke: the entry of which most is asked was given up each time, was the first each time, and nothing else of that rank was moved.
+#[test]
+fn what_cannot_move_keeps_nothing_else_back() {
+    let mut w = several(3);
+    give_entries(&mut w, 100, 3, 2);
+    let daemon = w.rank(2).daemon;
+    w.give(Input::Loads { daemon, loads: vec![(dir(100).dir, 500_000)] });
+    assert!(w.command(Command::SetMaxMds(2)).is_ok());
+    let mut given_up = 0;
+    for _ in 0..40 {
+        w.live(SECOND / 2);
+        let map = w.stored();
+        let moving: Vec<_> =
+            map.entries.iter().filter_map(|(unit, entry)| Some((*unit, entry.moving?.id))).collect();
+        for (unit, id) in moving {
+            let stays = unit == dir(100);
+            given_up += usize::from(stays);
+            let ask = if stays { Ask::Abort { id } } else { Ask::Switch { id } };
+            assert!(w.ask(2, ask).is_ok());
+        }
+    }
+    assert_eq!(w.stored().entries.values().filter(|entry| entry.rank == RankId(2)).count(), 1);
+    assert!((3..=6).contains(&given_up), "less and less often: {given_up}");
+}
+
+/// What broke: the eight of which most is asked were of a rank that had failed, and those of others were not looked at.
+#[test]
+fn what_a_failed_rank_has_keeps_nothing_else_back() {
+    let mut w = several(4);
+    give_entries(&mut w, 100, 12, 2);
+    let mut map = w.stored();
+    map.version += 1;
+    let version = map.version;
+    for (unit, entry) in Arc::make_mut(&mut map.entries).iter_mut().filter(|(unit, _)| **unit != Unit::ROOT) {
+        (entry.policy, entry.version) = (Policy::Carved, version);
+        if *unit >= dir(110) {
+            entry.rank = RankId(3);
+        }
+    }
+    *w.registry.borrow_mut() = Some((version, map.encode()));
+    assert!(w.command(Command::SetJoinable(false)).is_ok());
+    w.kill(2);
+    assert_eq!(w.state(2), RankState::Failed);
+    assert!(w.command(Command::SetBalRankMask(Mask([0b0011, 0, 0, 0]))).is_ok());
+    carry_out(&mut w);
+    assert_eq!(owners(&w).get(&3), None, "{:?}", owners(&w));
+    assert_eq!(owners(&w).get(&2), Some(&10));
+}
+
 /// What was on its way to a rank when it was told to stop stays.
 #[test]
 fn nothing_comes_to_a_rank_that_goes() {
@@ -380,7 +450,10 @@ fn a_rank_that_was_never_made_goes_without_another_life() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_moves_are_caught() {
-    let defects: [(&str, fn()); 10] = [
+    let defects: [(&str, fn()); 13] = [
+        ("coord_absent_share", a_rank_goes_while_another_one_is_damaged),
+        ("coord_stuck_goes_first", what_cannot_move_keeps_nothing_else_back),
+        ("coord_first_cannot_give", what_a_failed_rank_has_keeps_nothing_else_back),
         ("coord_loads_ignored", what_is_handed_over_is_spread_by_load),
         ("coord_weights_ignored", weights_say_how_much_a_rank_gets),
         ("coord_mask_keeps_entries", ranks_outside_the_mask_hand_over_what_nobody_pinned),

@@ -32,6 +32,15 @@ impl Cluster {
 
     /// The client comes back to a rank that lives again, and has those open there.
     fn returns_with(&mut self, at: usize, session: SessionId, open: &[NodeRef]) {
+        let reclaim = |node: &NodeRef| {
+            let (node, locks) = (*node, Vec::new());
+            ClientMsg::Reclaim { node, count: 1, writes: true, locks }
+        };
+        self.returns_having(at, session, open.iter().map(reclaim).collect());
+    }
+
+    /// The same, and says so of what it has in its books.
+    fn returns_having(&mut self, at: usize, session: SessionId, books: Vec<ClientMsg>) {
         let world = self.hold(at);
         world.inject(Input::Connected { conn: REMOTE, peer: Peer::Trusted });
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
@@ -42,9 +51,8 @@ impl Cluster {
         );
         let welcome = world.welcomed(REMOTE);
         assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
-        for node in open {
-            let (node, locks) = (*node, Vec::new());
-            world.say(REMOTE, ClientMsg::Reclaim { node, count: 1, writes: true, locks });
+        for reclaim in books {
+            world.say(REMOTE, reclaim);
         }
         world.say(REMOTE, ClientMsg::Reclaimed);
         self.settle();
@@ -208,6 +216,65 @@ fn what_was_reclaimed_is_found_before_anything_moves() {
     assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
+/// Found by review: the cache knew the file, from the journal or from where its client had seen it, and nothing of what is above it. It was
+/// taken for one below whatever moves, and handed over with that: somebody else got its lock, and its bytes went with its name.
+fn stays_where_it_is(whole: bool) {
+    let mut c = Cluster::new();
+    let (elsewhere, upper) = (c.mkdir(root(), "elsewhere"), c.mkdir(root(), "upper"));
+    let (dir, mine) = (c.mkdir(upper, "d"), c.mkdir(root(), "mine"));
+    if !whole {
+        assert_eq!(c.pin(mine, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    }
+    c.drop_cache(0);
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let session = c.worlds[0].sessions[&REMOTE];
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    c.crash(0);
+    let locks = vec![LOCK];
+    c.returns_having(0, session, vec![ClientMsg::Reclaim { node: file, count: 1, writes: true, locks }]);
+    c.pass(5);
+    assert_eq!(c.pin(elsewhere, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Err(Errno::EAGAIN)));
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)), "it is open");
+    c.asks_well(0, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+}
+
+#[test]
+fn what_is_open_elsewhere_does_not_go_along() {
+    stays_where_it_is(true);
+    stays_where_it_is(false);
+}
+
+/// The same of one whose directories were never cached in this life: its client opens it by where it saw it.
+#[test]
+fn what_was_opened_by_where_it_was_seen_does_not_go_along() {
+    let mut c = Cluster::new();
+    let (elsewhere, upper) = (c.mkdir(root(), "elsewhere"), c.mkdir(root(), "upper"));
+    let dir = c.mkdir(upper, "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    // What is below goes first.
+    (0..4).for_each(|_| c.drop_cache(0));
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    assert!(c.worlds[0].rank.view.cache.by_ino(dir.ino).is_none(), "only the file is cached");
+    assert_eq!(c.pin(elsewhere, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Err(Errno::EAGAIN)));
+    // With its own directory it goes.
+    assert_eq!(c.pin(upper, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file));
+}
+
 #[test]
 fn who_does_not_join_the_new_owner_holds_the_move_up() {
     let mut c = Cluster::new();
@@ -276,6 +343,71 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     assert!(!c.is_locked(file), "what was told with the move that was given up is over");
 }
 
+/// What broke: behind the seal what is below had left the cache, and nobody looked for it again. All later moves were refused.
+#[test]
+fn a_move_that_is_given_up_is_made_later() {
+    let mut c = Cluster::new();
+    let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    for _ in 0..200 {
+        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+            break;
+        }
+        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
+        c.pass(1);
+    }
+    let Some(MapWish::Switch { unit, id }) = c.worlds[0].wishes.pop_front() else { panic!() };
+    c.deaf = false;
+    c.grant(0, MapWish::Abort { unit, id });
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::EBUSY)));
+    // Nobody has asked for the file since.
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file));
+}
+
+/// The rank that had a file lives again, and its client, which does not know that it went, says that it has it open and locked there.
+fn claimed_where_it_was() -> (Cluster, NodeRef, NodeRef, NodeRef) {
+    let (mut c, dir, file) = Cluster::with_held();
+    let other = c.mkdir(root(), "other");
+    let session = c.worlds[0].sessions[&REMOTE];
+    c.crash(0);
+    let locks = vec![LOCK];
+    c.returns_having(0, session, vec![ClientMsg::Reclaim { node: file, count: 1, writes: true, locks }]);
+    // It has all answers of before.
+    let tid = c.hold(0).next_tid();
+    let request = Request::GetAttr { node: root() };
+    c.hold(0).say(REMOTE, ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request });
+    c.settle();
+    (c, dir, file, other)
+}
+
+/// What broke: it was found nowhere, and held all moves of that rank up for ever.
+#[test]
+fn what_is_claimed_where_it_is_not_holds_nothing_up() {
+    let (mut c, _, file, other) = claimed_where_it_was();
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file), "it is where the file is");
+}
+
+/// What broke: it counted when the directory came back, and nobody would ever have given it back.
+#[test]
+fn what_was_claimed_where_it_was_not_does_not_count_when_it_comes_back() {
+    let (mut c, dir, file, _) = claimed_where_it_was();
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(1, Request::Release { node: file, count: 1 });
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, other), Answered::Outcome(Ok(Reply::Ok)));
+    assert!(c.worlds[0].rank.view.files.get(file.ino).is_none_or(|file| file.opens.is_empty()));
+}
+
 #[test]
 fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     let mut c = Cluster::new();
@@ -295,7 +427,7 @@ fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     assert_eq!(c.wait(1, REMOTE, waits), Answered::Outcome(Ok(Reply::Ok)));
 }
 
-/// Found by thought: its session ended while the unit was sealed, and who waited for its lock got it from the old owner, of which the
+/// Found by review: its session ended while the unit was sealed, and who waited for its lock got it from the old owner, of which the
 /// new one knew nothing.
 #[test]
 fn nobody_gets_a_lock_of_what_is_sealed() {
@@ -344,9 +476,14 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 13] = [
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
+        ("mds_unknown_is_below", what_is_open_elsewhere_does_not_go_along),
+        ("mds_unknown_is_below", what_was_opened_by_where_it_was_seen_does_not_go_along),
+        ("mds_unseen_not_sought", a_move_that_is_given_up_is_made_later),
+        ("mds_claims_of_nothing", what_is_claimed_where_it_is_not_holds_nothing_up),
+        ("mds_claims_of_nothing", what_was_claimed_where_it_was_not_does_not_count_when_it_comes_back),
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),

@@ -327,6 +327,25 @@ fn a_directory_that_is_delegated_comes_back_with_what_was_made_in_it() {
     assert_eq!(c.lookup(dir, "own").map(|attr| attr.ino), Ok(first));
 }
 
+/// What broke: a coordinator died before it answered, and the directory was taken for one that may move yet, for ever.
+#[test]
+fn what_a_coordinator_left_unanswered_is_over_with_it() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.inject(0, Input::Move { dir: dir.ino, to: RankId(1) });
+    c.deaf = true;
+    c.pass(40_000);
+    assert!(c.worlds[0].rank.moves.concerns(dir.ino), "{:?}", c.worlds[0].notes);
+    c.publish();
+    assert!(c.worlds[0].rank.moves.concerns(dir.ino), "it may come yet");
+    c.worlds[0].wishes.clear();
+    c.map.coordinator += 1;
+    c.publish();
+    c.deaf = false;
+    c.settle();
+    assert!(!c.worlds[0].rank.moves.concerns(dir.ino));
+}
+
 /// What is dirty when a move is announced reaches the store before the other rank looks there.
 #[test]
 fn what_is_made_while_a_move_is_announced_goes_with_it() {
@@ -462,7 +481,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 22] = [
+    let defects: [(&str, fn()); 23] = [
+        ("mds_abandoned_for_ever", what_a_coordinator_left_unanswered_is_over_with_it),
         ("mds_refused_is_not_under_way", pins::a_move_that_a_refused_wish_hides_is_carried_out),
         ("mds_gone_with_a_dead_rank", bounces::what_a_rank_has_that_lives_again_is_not_gone),
         ("mds_orphan_of_others_cached", bounces::what_another_rank_has_without_a_name_is_not_cached),

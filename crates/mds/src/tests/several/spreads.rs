@@ -761,10 +761,25 @@ fn a_hint_into_what_is_gone_leads_nowhere() {
     }
 }
 
+/// What broke: the entry of a part of what is gone was to move, and was neither moved nor given up. Nothing else of that rank was moved.
+#[test]
+fn a_part_of_what_is_gone_does_not_move_for_ever() {
+    let mut c = Cluster::new();
+    let unit = Unit { dir: Ino(9_999), frag: Frag { prefix: 0, depth: 1 } };
+    let version = c.map.version + 1;
+    let entry = Entry { rank: RankId(0), version, policy: Policy::Spread, moving: None };
+    Arc::make_mut(&mut c.map.entries).insert(unit, entry);
+    c.publish();
+    c.announce(unit, RankId(1));
+    c.pass(50);
+    assert_eq!(c.map.entries.get(&unit), None, "{:?}", c.worlds[0].notes);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 12] = [
+    let defects: [(&str, fn()); 13] = [
+        ("mds_gone_keeps_entries", a_part_of_what_is_gone_does_not_move_for_ever),
         ("mds_units_asked_once", parts_that_cannot_go_yet_go_later),
         ("mds_seed_not_told", the_seed_of_hashes_is_told_once_to_whom_it_may_be),
         ("mds_tally_counts_twice", a_large_directory_is_spread),
