@@ -112,6 +112,32 @@ fn it_is_spread_and_merged_again_and_again() {
     }
 }
 
+/// What broke: between two checkpoints it was merged and spread again. The headers that the first takes away have the keys of the new
+/// ones.
+#[test]
+fn it_is_spread_over_what_was_merged() {
+    let (mut c, dir) = Cluster::with_spread(12);
+    c.merged(dir);
+    c.spread(dir, 1);
+    for _ in 0..2 {
+        (0..c.worlds.len()).for_each(|at| c.checkpoint(at));
+        c.come_to_rest();
+        (0..c.worlds.len()).for_each(|at| c.drop_cache(at));
+        assert_eq!(c.names(dir), expected(12));
+        assert_eq!(c.stat(dir).size, 13);
+        (0..c.worlds.len()).for_each(|at| c.crash(at));
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_spread_over_what_was_merged_is_caught() {
+    stdx::mutant::activate(Some("mds_spread_over_merged"));
+    let verdict = std::panic::catch_unwind(it_is_spread_over_what_was_merged);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// The other rank hears only of the map in which the directory is spread anew, in another way.
 #[test]
 fn who_missed_it_reads_it_again() {
