@@ -324,7 +324,7 @@ impl Rank {
             return Ok(Some(Phase::Count));
         }
         // Headers of units that it had are removed from the store by the next checkpoint, and those of the new ones may have the same keys.
-        if self.view.cache.merged.contains(&one.dir) && !stdx::mutant!("mds_spread_over_merged") {
+        if self.view.cache.merged.contains(&one.dir) {
             return Ok(Some(Phase::Store { until: self.next_checkpoint() }));
         }
         let names = self.view.cache.dir(slot).header.entries;

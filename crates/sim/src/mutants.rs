@@ -187,8 +187,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A search that waits for the store and has asked two ranks before: one of 14,000 seeds.
     ("mds_woken_from_store", "mds", "tests::loads::an_operation_that_is_woken_from_the_store_is_caught"),
-    // A directory merged and spread again between two checkpoints: none of 2,500 seeds.
-    ("mds_spread_over_merged", "mds", "tests::several::merges::a_spread_over_what_was_merged_is_caught"),
     // Units of a directory that is gone.
     ("mds_units_outlive_directory", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.
