@@ -324,3 +324,34 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::dentry::encode_primary;
+    use proto::inode::InodeCore;
+    use proto::name::Name;
+
+    /// What broke (seed 17274 of several ranks): a directory was at its new rank not yet, and at its old one no more, and nobody named anybody.
+    #[test]
+    fn what_is_decided_says_where_an_inode_comes_to() {
+        let mut value = Writer::new();
+        encode_primary(&InodeCore { ino: Ino(5000), ..InodeCore::default() }, None, &mut value);
+        let name = Name::new(b"a").expect("a name");
+        let put = Change::Put { dir: Ino(4096), name, value: value.0.into() };
+        let mut of = Transactions::default();
+        of.committed.insert(TxnId(1), vec![(RankId(1), Vec::new()), (RankId(2), vec![put])]);
+        assert_eq!((of.comes_to(Ino(5000)), of.comes_to(Ino(5001))), (Some(RankId(2)), None));
+        of.resolve(TxnId(1));
+        assert_eq!(of.comes_to(Ino(5000)), None, "it is there");
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn what_is_decided_and_nowhere_is_caught() {
+        stdx::mutant::activate(Some("mds_decided_is_nowhere"));
+        let verdict = std::panic::catch_unwind(what_is_decided_says_where_an_inode_comes_to);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
+    }
+}

@@ -129,7 +129,7 @@ pub struct OptionHelp {
 
 /// All options, in the order people read them.
 pub const OPTIONS: &[OptionHelp] = &[
-    help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
+    help("mds_cache_memory_limit", "4G", "memory of each rank's cache, 16M to 64T"),
     help(
         "mds_dir_prefetch",
         "auto",

@@ -187,6 +187,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A search that waits for the store and has asked two ranks before: one of 14,000 seeds.
     ("mds_woken_from_store", "mds", "tests::loads::an_operation_that_is_woken_from_the_store_is_caught"),
+    // A rank that dies with what it decided, and an inode that is asked for before anybody has heard of that: one of 20,000 seeds.
+    ("mds_decided_is_nowhere", "mds", "transactions::tests::what_is_decided_and_nowhere_is_caught"),
     // Units of a directory that is gone.
     ("mds_units_outlive_directory", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.
