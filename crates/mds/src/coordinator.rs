@@ -180,7 +180,7 @@ pub enum Command {
     FailRank(RankId),
     /// End every life and let nobody take over until `SetJoinable(true)`.
     FailFs,
-    /// Ranks that the coordinator places slots and entries at by itself; also the balancer's.
+    /// Ranks that the coordinator places slots and entries at by itself.
     SetBalRankMask(Mask),
     /// What the rank is to have of what nobody placed by name, beside others: 1 to `WEIGHT_MAX`.
     SetRankWeight {

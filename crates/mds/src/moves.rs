@@ -1,7 +1,7 @@
 //! Moves: a directory's content, and what inherits below it, becomes another rank's; and entries of the cluster map that are made
 //! and dropped without one. docs/PROTOCOL.md, "The move of a directory".
 //!
-//! One at a time, in the order in which they were asked for; checkpoints are of the whole rank. What is open or locked below goes along, or keeps it here if it cannot
+//! One at a time, in the order in which they were asked for, but that one that cannot begin yet goes behind the others; checkpoints are of the whole rank. What is open or locked below goes along, or keeps it here if it cannot
 //! (`moves/holders.rs`).
 //!
 //! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
@@ -31,14 +31,14 @@ use unseen::Unseen;
 
 /// Directories that one transaction says are sealed.
 const SEALED_MAX: usize = 10_000;
-/// What recalls for a move is no operation.
+/// The number under which the book of capabilities has recalls for a move: no operation has it.
 const RECALLS: OpId = OpId::MAX;
 /// A move takes no longer than so many leases until it asks for the switch.
 const LEASES: u64 = 2;
 /// A switch without an answer is asked for so often in a lease.
 const SWITCHES: u64 = 4;
 
-/// Phases that may be over in one step: more than there are.
+/// Phases that may be over in one step. Both checkpoints are waited for, so that no move comes to more.
 const STEPS_MAX: usize = 14;
 
 /// What is to become of a directory's entry.
@@ -86,9 +86,9 @@ enum Phase {
     List(InUse),
     /// What is dirty below goes to the store.
     Flush { until: u64 },
-    /// It has where inodes below are.
+    /// The store has where inodes below are: which list of places, and the inode to go on from.
     Places(u8, Ino),
-    /// What is below leaves the cache, from that directory's slot on.
+    /// What is below leaves the cache, from that index of its directories on.
     Empty(u32),
     /// The new owner is told the list of that number of what they have.
     Tell(usize),

@@ -29,7 +29,7 @@ use share::Shares;
 use std::collections::VecDeque;
 use stdx::{Mono, Now, Outbox};
 
-/// What recalls for it is no operation, and no move.
+/// The number under which the book of capabilities has recalls for it: no operation has it, and no move.
 const RECALLS: OpId = OpId::MAX - 1;
 /// What takes no step forward for so many leases is given up.
 const LEASES: u64 = 2;
@@ -52,7 +52,7 @@ enum Want {
 enum Phase {
     /// Its names are counted.
     Count,
-    /// Its units come here, and their entries go; so many are yet to, one or the other.
+    /// Its units come here, and their entries go; `left`: steps that are yet to be taken, to see that it goes on.
     Home { left: usize },
     /// What is granted of it comes back.
     Recall,

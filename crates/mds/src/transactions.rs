@@ -85,7 +85,7 @@ pub(crate) struct Transactions {
     pub waiting: Vec<OpId>,
 }
 
-/// Of what says nothing of inodes.
+/// An empty list of inodes that left, encoded.
 pub(crate) fn no_left() -> Writer {
     let mut w = Writer::new();
     put_left(&[], &mut w);

@@ -1,6 +1,6 @@
-//! A server: the lives of its rank, one after the other, and what stays over all of them: listeners, metrics, operators' commands.
+//! A server: the lives of its ranks, one after the other, and what stays over all of them: listeners, metrics, operators' commands.
 //!
-//! Absent: the folder's layout (crate `store`), several ranks at a time.
+//! Absent: the folder's layout (crate `store`); who carries which rank (crate `mds`, `coordinator`).
 
 use crate::backup::Task;
 use crate::cluster::{Cluster, Setup};

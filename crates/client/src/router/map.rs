@@ -224,7 +224,7 @@ const fn serves(state: RankState) -> bool {
     matches!(state, RankState::Active | RankState::Stopping)
 }
 
-/// It does not now.
+/// It does not serve now, and may again: asked after those that do.
 const fn may_serve(state: RankState) -> bool {
     match state {
         RankState::Failed | RankState::Replay | RankState::Resolve | RankState::Reconnect => true,
