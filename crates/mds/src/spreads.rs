@@ -361,6 +361,8 @@ impl Rank {
         }
         let side = match self.view.of_itself(dir) {
             Some(side) => Some(side),
+            // What it had may be cached for longer than itself: it may have waited for its turn, and be gone (seed 3449 of several ranks).
+            None if self.view.cache.by_ino(dir).is_none() => None,
             None => self.view.side(slot),
         };
         let leaves = self.view.territory.leaving().is_some_and(|part| self.view.is_below(dir, part));
