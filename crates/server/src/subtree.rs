@@ -76,12 +76,14 @@ impl Paths<'_> {
 /// Every entry of the map: where, whose, why, and whether it moves.
 pub(crate) fn list(server: &Server, map: &ClusterMap) -> Value {
     let mut paths = Paths { server, known: BTreeMap::new() };
-    let loads = units_asked(server);
+    // There may be as many as entries.
+    let whose = |row: &Value| (row["rank"].as_u64(), row["ino"].as_u64(), row["frag"].to_string());
+    let loads: BTreeMap<_, Value> =
+        units_asked(server).into_iter().map(|load| (whose(&load), load)).collect();
     let shown = map.entries.iter().take(LISTED_MAX).map(|(unit, entry)| {
         let mut row = one(&mut paths, map, *unit, entry);
         // Of what nothing is asked its rank says nothing.
-        let is_its = |load: &&Value| ["rank", "ino", "frag"].iter().all(|key| load[*key] == row[*key]);
-        let load = loads.iter().find(is_its);
+        let load = loads.get(&whose(&row));
         for key in ["reads_per_s", "writes_per_s"] {
             row[key] = load.map_or_else(|| json!(0.0), |load| load[key].clone());
         }

@@ -33,7 +33,7 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
 fn known(key: &str) -> Result<&'static OptionHelp, Problem> {
     let unknown = || {
         let (why, step) = if conf::is_shared(key) {
-            ("a setting of the file system", format!("`pando fs set FS {key} VALUE`"))
+            ("a setting of the file system", format!("`pando fs get FS`, or `pando fs set FS {key} VALUE`"))
         } else {
             ("unknown setting", "`pando config help`".to_owned())
         };

@@ -35,8 +35,8 @@ use stdx::{Now, Outbox, Wall};
 
 /// What another transaction has reserved is asked for again after that.
 const NOT_YET_NS: u64 = MS;
-/// What a rank could not carry out it is told again after that.
-const FAILED_NS: u64 = 100 * MS;
+/// What a rank could not carry out it is told again after that; and a leader that could not say what became of a transaction is asked again.
+pub(super) const FAILED_NS: u64 = 100 * MS;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

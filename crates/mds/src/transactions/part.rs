@@ -12,6 +12,7 @@ use crate::ops::sync;
 use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::{Pending, Rank};
+use crate::transactions::lead::FAILED_NS;
 use crate::transactions::{carried, dirs, no_left};
 use crate::txn::DentryAt;
 use crate::view::{Found, View, park};
@@ -21,11 +22,7 @@ use proto::reply::Reply;
 use proto::request::Request;
 use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
 use proto::{Errno, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
-use stdx::time::MS;
 use stdx::{Now, Outbox, Wall};
-
-/// A leader that could not say what became of its transaction is asked again after that.
-const FAILED_NS: u64 = 100 * MS;
 
 /// A part as it is here.
 struct Looked {
