@@ -120,6 +120,10 @@ pub enum Input {
         dir: Ino,
         to: RankId,
     },
+    /// An operator wants no `Move` of it any more that the map does not say yet: `is_to_move` says that there is one.
+    Unmove {
+        dir: Ino,
+    },
     /// An operator wants a directory's names in 2^`depth` parts, at several ranks: `owner_of` says that it is this one's.
     Spread {
         dir: Ino,

@@ -151,6 +151,13 @@ struct Wanted {
     ops: Vec<OpId>,
 }
 
+impl Wanted {
+    /// Whether an operator wants it; no request waits for such a one.
+    fn is_by_hand(&self, dir: Ino) -> bool {
+        self.part == Part::Of(dir) && matches!(self.goal, Goal::Move(_))
+    }
+}
+
 /// One move.
 #[derive(Debug)]
 struct Move {
@@ -168,6 +175,13 @@ struct Move {
     found: Found,
     /// The directory of the unit that moves stays cached: who looks below the unit has to know how it is spread.
     held: Option<Ino>,
+}
+
+impl Move {
+    /// Whether an operator wants it.
+    fn is_by_hand(&self, dir: Ino) -> bool {
+        self.part == Part::Of(dir) && matches!(self.goal, Goal::Move(_))
+    }
 }
 
 /// The move under way, and those that wait.
@@ -303,6 +317,23 @@ impl Rank {
     /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
     pub(crate) fn move_wanted(&mut self, dir: Ino, to: RankId) {
         self.moves.add(self.part_of(dir), Goal::Move(to), None);
+    }
+
+    /// An operator wants none any more. One that the map says, or may say yet, is the coordinator's to end.
+    pub(crate) fn move_unwanted(&mut self, dir: Ino, out: &mut Outbox<Output>) {
+        self.moves.queue.retain(|wanted| !wanted.is_by_hand(dir));
+        let current = self.moves.current.as_ref();
+        if current.is_some_and(|one| one.is_by_hand(dir) && one.id.is_none()) {
+            self.give_up_move("an operator does not want it any more", out);
+        }
+    }
+
+    /// Whether an operator wants a directory's content at another rank, and no map says so yet.
+    #[must_use]
+    pub fn is_to_move(&self, dir: Ino) -> bool {
+        let current = self.moves.current.as_ref();
+        current.is_some_and(|one| one.is_by_hand(dir) && one.id.is_none())
+            || self.moves.queue.iter().any(|wanted| wanted.is_by_hand(dir))
     }
 
     /// A directory's content or a unit, and what it is called in the map.

@@ -397,6 +397,7 @@ impl Machine for Rank {
             Input::RankGone { rank } => self.rank_gone(rank, out),
             Input::WishRefused { unit, reason } => self.wish_refused(unit, &reason, out),
             Input::Move { dir, to } => self.move_wanted(dir, to),
+            Input::Unmove { dir } => self.move_unwanted(dir, out),
             Input::Spread { dir, depth } => self.spread_wanted(dir, depth),
             Input::Merge { dir } => self.merge_wanted(dir),
             Input::Stop => self.stop(out),

@@ -69,6 +69,7 @@ impl RankMachine for Rank {
                 let (depth, busy, distributed) = self.spread_of(ino_of(question)?);
                 json!({ "depth": depth, "busy": busy, "distributed": distributed })
             }
+            "moving" => json!({ "wanted": self.is_to_move(ino_of(question)?) }),
             "owner" => json!({ "owner": self.owner_of(ino_of(question)?).map(|rank| rank.0) }),
             _ => return None,
         })

@@ -268,8 +268,16 @@ pub(crate) fn cancel(server: &Server, command: &Value) -> Result<Value, Value> {
     let dir = Ino(number(command, "ino")?);
     let unit = Unit { dir, frag: Frag::WHOLE };
     let moving = map_of(server).and_then(|map| map.entries.get(&unit)?.moving);
-    let Some(moving) = moving else {
+    if let Some(moving) = moving {
+        return carry_out(server, Command::CancelMove(moving.id), |reply| reply.text.clone());
+    }
+    // Its rank may not have come to it yet: it begins one at a time, and looks at what is open below before it says so.
+    let owner = owner_of(server, dir)?;
+    let state = owner.driver.report(&json!({ "cmd": "moving", "ino": dir.0 })).unwrap_or_default();
+    if state["wanted"].as_bool() != Some(true) {
         return Err(refusal(Refusal::State, "it does not move"));
-    };
-    carry_out(server, Command::CancelMove(moving.id), |reply| reply.text.clone())
+    }
+    feed(server, &owner, Input::Unmove { dir });
+    let text = format!("rank {} had not begun to hand it over, and does not", owner.identity.rank.0);
+    Ok(done(json!({ "text": text, "ino": dir.0 })))
 }

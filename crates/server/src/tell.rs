@@ -69,8 +69,8 @@ pub(crate) fn fault(server: &Server, command: &Value) -> Result<Value, Value> {
     server.log.warn("server", "a fault was asked for", &[("rank", &rank.0), ("fault", &what)]);
     if what == "hang" {
         life.driver.hang();
-    } else if let Some(cluster) = server.cluster.get() {
-        cluster.crash(&life.identity.name);
+    } else if !server.cluster.get().is_some_and(|cluster| cluster.crash(&life.identity.name)) {
+        return Err(refusal(Refusal::State, &format!("mds.{}: no slot carries it any more", rank.0)));
     }
     Ok(done(json!({ "text": format!("mds.{}: {what}", rank.0) })))
 }

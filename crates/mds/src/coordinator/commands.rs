@@ -34,7 +34,7 @@ pub(super) fn carry_out(plan: &mut Plan, command: Command) -> Result<String, Com
         Command::SetHashPlacement(on) => {
             next.hash_placement = on;
             next.slots_used |= on && !stdx::mutant!("coord_placement_without_slots");
-            format!("hash_placement is {on}")
+            format!("placement is {}", if on { "hash" } else { "subtree" })
         }
         Command::Move { moved, to } => changes::begin(next, None, moved, to)?,
         Command::CancelMove(id) => changes::end(plan, None, id, false)?,

@@ -172,6 +172,7 @@ impl Core {
             | Input::FromRank { .. }
             | Input::WishRefused { .. }
             | Input::Move { .. }
+            | Input::Unmove { .. }
             | Input::Stop => {}
         }
         self.rank.step(now, input, &mut self.out);

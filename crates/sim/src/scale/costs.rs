@@ -171,6 +171,7 @@ impl Costs {
             | Input::RankGone { .. }
             | Input::WishRefused { .. }
             | Input::Move { .. }
+            | Input::Unmove { .. }
             | Input::Spread { .. }
             | Input::Merge { .. }
             | Input::Stop => 0,

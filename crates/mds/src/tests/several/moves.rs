@@ -535,3 +535,28 @@ fn an_operator_moves_what_is_a_ranks_own() {
     c.settle();
     assert_eq!(c.owner(dir), Some(1));
 }
+
+/// One that waits for its turn, and one that nobody has announced, end at an operator's word; one that may be in a map ends when it comes.
+#[test]
+fn an_operator_wants_a_move_no_more() {
+    let mut c = Cluster::new();
+    let dirs = [c.mkdir(root(), "d"), c.mkdir(root(), "e")];
+    c.deaf = true;
+    dirs.iter().for_each(|dir| c.inject(0, Input::Move { dir: dir.ino, to: RankId(1) }));
+    c.pass(50);
+    let wanted = |c: &Cluster| dirs.map(|dir| c.worlds[0].rank.is_to_move(dir.ino));
+    assert_eq!(wanted(&c), [true, true], "{:?}", c.worlds[0].notes);
+    c.inject(0, Input::Unmove { dir: dirs[1].ino });
+    assert_eq!(wanted(&c), [true, false]);
+    c.inject(0, Input::Unmove { dir: dirs[0].ino });
+    assert_eq!(wanted(&c), [false, false]);
+    c.deaf = false;
+    c.settle();
+    c.pass(50);
+    let mut entries = c.map.entries.values();
+    assert!(entries.all(|entry| entry.rank == RankId(0) && entry.moving.is_none()), "{:?}", c.map.entries);
+    c.inject(0, Input::Move { dir: dirs[0].ino, to: RankId(1) });
+    c.settle();
+    c.pass(50);
+    assert_eq!(c.owner(dirs[0]), Some(1), "{:?}", c.worlds[0].notes);
+}
