@@ -93,6 +93,7 @@ for dir in zero one; do check "every synced file of $dir ($(wc -l <ack.$dir))" "
 check "git: whole" git --git-dir=mnt/git/bare.git fsck --strict
 same "nothing is wrong with the ranks" "" "$(ask health detail | grep -E 'MDS_|FS_')"
 same "each counts its own" "0 1" "$(ask --format json fs status | tr '{' '\n' | sed -n 's/.*"inos":[1-9][0-9]*.*"rank":\([0-9]\).*/\1/p' | sort | xargs)"
+same "and by entry" /one "$(ask subtree ls | awk '$1 == "/one" && $5 + 0 > 0 { print $1 }')"
 
 # What an operator moves.
 check "a subtree moves" "$PANDO" subtree move mnt/zero 1

@@ -16,6 +16,7 @@ mod answer;
 mod apply;
 mod cache;
 mod caps;
+mod census;
 mod checkpoint;
 pub mod config;
 pub mod coordinator;

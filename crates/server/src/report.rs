@@ -64,6 +64,14 @@ impl RankMachine for Rank {
                 Some((parent, name)) => json!({ "parent": parent.0, "name": name }),
                 None => Value::Null,
             },
+            "census" => {
+                let (counts, next) = self.census(question.get("from")?.as_u64()?.try_into().ok()?);
+                let one = |(dir, unit, count): (Ino, Unit, u64)| {
+                    let of = if dir == Ino::NONE { Ino::NONE } else { unit.dir };
+                    json!({ "ino": of.0, "frag": frag(unit.frag), "inos": count })
+                };
+                json!({ "units": counts.into_iter().map(one).collect::<Vec<_>>(), "next": next })
+            }
             "loads" => json!({ "units": self.loads(now).iter().map(unit).collect::<Vec<_>>() }),
             "spread" => {
                 let (depth, busy, distributed) = self.spread_of(ino_of(question)?);

@@ -80,6 +80,7 @@ pub(crate) fn list(server: &Server, map: &ClusterMap) -> Value {
     let whose = |row: &Value| (row["rank"].as_u64(), row["ino"].as_u64(), row["frag"].to_string());
     let loads: BTreeMap<_, Value> =
         units_asked(server).into_iter().map(|load| (whose(&load), load)).collect();
+    let inos = census(server);
     let shown = map.entries.iter().take(LISTED_MAX).map(|(unit, entry)| {
         let mut row = one(&mut paths, map, *unit, entry);
         // Of what nothing is asked its rank says nothing.
@@ -87,9 +88,30 @@ pub(crate) fn list(server: &Server, map: &ClusterMap) -> Value {
         for key in ["reads_per_s", "writes_per_s"] {
             row[key] = load.map_or_else(|| json!(0.0), |load| load[key].clone());
         }
+        let key = (entry.rank.0, unit.dir.0, frag(unit.frag));
+        row["inos"] = json!(inos.get(&key).copied().unwrap_or(0));
         row
     });
     json!({ "subtrees": shown.collect::<Vec<_>>(), "count": map.entries.len(), "epoch": map.version })
+}
+
+/// How many inodes each rank has in its cache, by the entry that governs them.
+fn census(server: &Server) -> BTreeMap<(u16, u64, String), u64> {
+    let mut counts = BTreeMap::new();
+    for life in server.stage.all() {
+        let mut from = json!(0);
+        // In slices: a rank serves others in between.
+        while from.is_u64() {
+            let answer = life.driver.report(&json!({ "cmd": "census", "from": from })).unwrap_or_default();
+            for unit in answer["units"].as_array().into_iter().flatten() {
+                let part = unit["frag"].as_str().unwrap_or_default().to_owned();
+                let of = (life.identity.rank.0, unit["ino"].as_u64().unwrap_or(0), part);
+                *counts.entry(of).or_insert(0) += unit["inos"].as_u64().unwrap_or(0);
+            }
+            from = answer["next"].clone();
+        }
+    }
+    counts
 }
 
 /// What is asked of each entry's directories at its rank.

@@ -1,6 +1,6 @@
 //! `pando subtree`: directories whose content is with a rank of their own.
 //!
-//! Absent: how many inodes are below one, which nobody counts; pins (`setfattr -n ceph.dir.pin`).
+//! Absent: inodes that are not cached, which nobody counts; pins (`setfattr -n ceph.dir.pin`).
 
 use crate::args::Subtree;
 use crate::output::{Output, grouped, table};
@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const COLUMNS: [&str; 7] = ["PATH", "RANK", "POLICY", "FRAGS", "RD/s", "WR/s", "STATE"];
+const COLUMNS: [&str; 8] = ["PATH", "RANK", "POLICY", "FRAGS", "INOS", "RD/s", "WR/s", "STATE"];
 
 /// Runs the verb. `server`: the one behind a path, or the one that is found.
 ///
@@ -65,9 +65,9 @@ fn listing(answer: &Value) -> String {
             None => "-".to_owned(),
         };
         let cells = ["path", "rank", "policy", "frags"].map(|key| word(&entry[key]));
-        let rates = ["reads_per_s", "writes_per_s"];
-        let rates = rates.map(|key| grouped(entry[key].as_f64().unwrap_or(0.0).round() as u64));
-        rows.push(cells.into_iter().chain(rates).chain([state]).collect());
+        let counts = ["inos", "reads_per_s", "writes_per_s"];
+        let counts = counts.map(|key| grouped(entry[key].as_f64().unwrap_or(0.0).round() as u64));
+        rows.push(cells.into_iter().chain(counts).chain([state]).collect());
     }
     table(&rows)
 }
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn each_entry_is_one_line() {
-        let entry = |path: &str, rank: u16, policy: &str, moving: Value| json!({"path": path, "rank": rank, "policy": policy, "frags": 1, "reads_per_s": 12_345.6, "writes_per_s": 0.4, "moving": moving});
+        let entry = |path: &str, rank: u16, policy: &str, moving: Value| json!({"path": path, "rank": rank, "policy": policy, "frags": 1, "inos": 1_024, "reads_per_s": 12_345.6, "writes_per_s": 0.4, "moving": moving});
         let answer = json!({"count": 2, "subtrees": [
             entry("/", 0, "root", Value::Null),
             entry("/a b", 1, "pin", json!({"id": 7, "to": 2})),
         ]});
-        let expected = "PATH  RANK  POLICY  FRAGS  RD/s    WR/s  STATE\n\
-            /     0     root    1      12,346  0     -\n\
-            /a b  1     pin     1      12,346  0     moves to 2\n";
+        let expected = "PATH  RANK  POLICY  FRAGS  INOS   RD/s    WR/s  STATE\n\
+            /     0     root    1      1,024  12,346  0     -\n\
+            /a b  1     pin     1      1,024  12,346  0     moves to 2\n";
         assert_eq!(listing(&answer), expected);
     }
 }

@@ -278,3 +278,30 @@ fn what_is_pinned_comes_back_to_its_rank() {
     c.pass(20_000);
     assert_eq!((c.owner(dir), c.names(dir).len()), (Some(1), 2), "{:?}", c.worlds[0].notes);
 }
+
+#[test]
+fn cached_inodes_count_for_the_entry_that_governs_them() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let inner = c.mkdir(dir, "s");
+    for (at, names) in [(dir, vec!["f"]), (inner, vec!["g", "h"])] {
+        for name in names {
+            c.create(at, name);
+        }
+    }
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    for (at, names) in [(dir, vec!["f", "s"]), (inner, vec!["g", "h"])] {
+        names.iter().for_each(|name| assert!(c.lookup(at, name).is_ok(), "{name}"));
+    }
+    let count = |c: &Cluster, rank: usize, of: Ino| {
+        let (mut sum, mut from) = (0, Some(0));
+        while let Some(at) = from {
+            let (counts, next) = c.worlds[rank].rank.census(at);
+            sum += counts.iter().filter(|(dir, ..)| *dir == of).map(|(.., count)| count).sum::<u64>();
+            from = next;
+        }
+        sum
+    };
+    assert_eq!((count(&c, 1, dir.ino), count(&c, 1, Ino::ROOT)), (4, 0));
+    assert_eq!((count(&c, 0, dir.ino), count(&c, 0, Ino::ROOT)), (0, 1), "the pinned directory itself");
+}
