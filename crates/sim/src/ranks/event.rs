@@ -97,6 +97,12 @@ pub(super) enum Event {
         client: usize,
         birth: u64,
     },
+    /// A caller that waits for a lock waits no longer.
+    Interrupt {
+        client: usize,
+        birth: u64,
+        call: u64,
+    },
     Returned {
         client: usize,
         birth: u64,
@@ -159,6 +165,7 @@ impl Event {
             | Self::Connect { .. }
             | Self::ClientTick { .. }
             | Self::Call { .. }
+            | Self::Interrupt { .. }
             | Self::Returned { .. }
             | Self::Beats { .. }
             | Self::ToPlace { .. }
