@@ -97,6 +97,8 @@ pub(super) enum Event {
         client: usize,
         birth: u64,
     },
+    /// The power of all ranks fails at once.
+    Blackout,
     /// A caller that waits for a lock waits no longer.
     Interrupt {
         client: usize,
@@ -176,6 +178,7 @@ impl Event {
             | Self::Swap { .. }
             | Self::Fence { .. }
             | Self::SeatStarts
+            | Self::Blackout
             | Self::Strikes => None,
         }
     }

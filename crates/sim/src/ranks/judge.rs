@@ -14,6 +14,7 @@ mod parts;
 pub(super) mod refusals;
 mod sessions;
 mod stores;
+mod syncs;
 mod transactions;
 mod units;
 
@@ -132,6 +133,7 @@ pub(super) struct Judge {
     calls: BTreeMap<u64, Key>,
     owners: Owners,
     sessions: sessions::Sessions,
+    syncs: syncs::Syncs,
     /// Calls that may fail for locks that their client lost.
     excused: BTreeSet<u64>,
     /// Versions of each directory, or unit, and change counters of each inode; those of lost histories are spent.
@@ -186,6 +188,7 @@ impl Judge {
             calls: BTreeMap::new(),
             owners: Owners::default(),
             sessions: sessions::Sessions::default(),
+            syncs: syncs::Syncs::default(),
             excused: BTreeSet::new(),
             versions: Numbers::new("version of directory"),
             changes: Numbers::new("change of inode"),

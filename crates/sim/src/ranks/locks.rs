@@ -125,7 +125,12 @@ impl Ranks {
         let holder = client as u64;
         match (request, outcome) {
             (Request::SetLock { node, lock, .. }, Err(errno)) => {
-                self.clients[client].known.locks.retain(|(at, held)| (at.ino, held) != (node.ino, lock));
+                // One like it may have been held before, and is so yet.
+                let known = &mut self.clients[client].known.locks;
+                let it = known.iter().position(|(at, held)| (at.ino, held) == (node.ino, lock));
+                if let Some(it) = it {
+                    known.swap_remove(it);
+                }
                 self.coverage.count(match *errno {
                     Errno::EINTR => "waits for locks interrupted",
                     Errno::EAGAIN => "locks refused",
@@ -134,6 +139,11 @@ impl Ranks {
                 });
             }
             (Request::SetLock { node, lock, wait }, Ok(_)) if lock.kind != LockKind::Unlock => {
+                // It may have been given back before it was had.
+                let known = &mut self.clients[client].known.locks;
+                if !known.iter().any(|(at, held)| (at.ino, held) == (node.ino, lock)) {
+                    known.push((*node, *lock));
+                }
                 self.coverage.count(if *wait { "locks granted to who waits" } else { "locks granted" });
                 if busy.keys.iter().any(|(_, session, _)| self.judge.is_gone(*session)) {
                     return Ok(());

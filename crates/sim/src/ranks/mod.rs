@@ -18,6 +18,7 @@ mod locks;
 mod places;
 mod plan;
 mod seat;
+mod syncs;
 
 pub use coverage::Coverage;
 
@@ -279,6 +280,7 @@ impl Ranks {
             Event::Swap { life, expected, bytes } => self.registry_swap(life, expected, bytes),
             Event::Fence { life, rank, incarnation } => self.fence(life, rank, incarnation),
             Event::SeatStarts => self.seat_starts(),
+            Event::Blackout => self.blackout(),
             Event::Strikes => self.strikes(),
         }
     }

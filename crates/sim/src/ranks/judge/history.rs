@@ -237,6 +237,7 @@ impl Judge {
         }
         journal.log.retain(|(_, last, _)| *last <= end);
         (journal.end, journal.durable) = (end, end);
+        self.check_synced(rank, end)?;
         self.owners.forget_seal(rank);
         self.sessions.lives_again(rank);
         let is_gone = |step: &Step| step.rank == rank && step.end > end;
