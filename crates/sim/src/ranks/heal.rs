@@ -24,6 +24,7 @@ impl Ranks {
             if slot.closed || !slot.is_ready() {
                 continue;
             }
+            self.interrupts_in_vain(client)?;
             // Others wait for them, also while this one waits for others.
             if self.unlocks(client)? || !self.clients[client].busy.is_empty() {
                 continue;

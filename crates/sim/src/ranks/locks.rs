@@ -54,7 +54,9 @@ impl Ranks {
         let files: Vec<Ino> = self.book.certain.files().collect();
         let hot = files.get(self.rng.index(files.len())).filter(|_| self.rng.chance(1, 2));
         let slot = &mut self.clients[client];
+        let open = slot.known.opens.get(self.rng.index(slot.known.opens.len())).copied();
         let hot = hot.and_then(|ino| slot.known.places.get(ino)).copied();
+        let hot = hot.or(open.filter(|_| self.rng.chance(1, 2)));
         self.workload.lock_at(hot, &mut slot.known, self.judge.tree())
     }
 
@@ -210,6 +212,18 @@ impl Ranks {
                 self.book.certain.lost_of(client as u64, ino);
             }
         }
+    }
+
+    /// In the end: nobody waits for a lock of what is gone. Kernels lock what is open, which does not go; callers here lock anything.
+    pub(super) fn interrupts_in_vain(&mut self, client: usize) -> Verdict {
+        let tree = self.judge.tree();
+        let in_vain = |busy: &Busy| match &busy.asked.request {
+            Request::SetLock { node, wait: true, .. } => tree.node(node.ino).is_none(),
+            every_request!() => false,
+        };
+        let busy = self.clients[client].busy.iter();
+        let calls: Vec<CallId> = busy.filter(|(_, busy)| in_vain(busy)).map(|(call, _)| *call).collect();
+        calls.into_iter().try_for_each(|call| self.step_client(client, Input::Interrupt { call }))
     }
 
     /// In the end: gives a lock back that is not waited for. Whether there was one.
