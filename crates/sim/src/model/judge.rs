@@ -25,6 +25,7 @@ mod stored;
 pub use history::{Manner, Sent};
 pub(crate) use history::{adopt, is_making, may_keep_times};
 pub use kept::{Changed, Sight};
+pub(crate) use order::parents;
 pub use promise::Presented;
 pub(crate) use replies::{Teller, check_listing, check_reply};
 

@@ -36,6 +36,18 @@ impl Ranks {
         if self.plan.spread_one_in > 0 && self.rng.chance(1, self.plan.spread_one_in) {
             return self.spread_or_merge();
         }
+        if self.plan.lock_one_in > 0
+            && self.rng.chance(1, self.plan.lock_one_in)
+            && let Some(request) = self.lock_request(client)
+        {
+            return self.start(client, "lock", Cred::ROOT, request);
+        }
+        if self.plan.sync_one_in > 0
+            && self.rng.chance(1, self.plan.sync_one_in)
+            && let Some(request) = self.sync_request(client)
+        {
+            return self.start(client, "sync", Cred::ROOT, request);
+        }
         // What is open goes along, or keeps all of it where it is: for a while before pins everybody closes what it has open, in most runs.
         let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
         if tidy && let Some(node) = self.clients[client].known.opens.pop() {
@@ -45,7 +57,8 @@ impl Ranks {
             let slot = &mut self.clients[client];
             let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
             let opens = matches!(kind, "open" | "create" | "tmpfile");
-            if kind != "lock" && !(tidy && opens) {
+            let locks = kind == "lock" && self.plan.lock_one_in == 0;
+            if !locks && !(tidy && opens) {
                 break (kind, request);
             }
         };
@@ -114,7 +127,13 @@ impl Ranks {
         let call = CallId(self.calls);
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0) };
-        self.judge.begins(call.0);
+        if self.plan.lock_one_in > 0 {
+            self.lock_asked(client, call, &request);
+        }
+        if self.plan.sync_one_in > 0 {
+            self.judge.sync_begins(client, call.0, &request);
+        }
+        self.judge.begins(call.0, &request);
         self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new() });
         self.step_client(client, Input::Call { call, cred, request })
     }
@@ -131,7 +150,16 @@ impl Ranks {
             format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
         });
         let keys: Vec<Key> = busy.keys.iter().copied().collect();
+        if self.may_lack_locks(client, &busy.asked.request, &outcome) {
+            self.coverage.count("calls refused for locks that were lost");
+            self.judge.excuse(call.0);
+        }
+        if self.plan.sync_one_in > 0 {
+            self.judge.tells(client, &keys, &busy.asked, &outcome);
+            self.sync_answered(call, &busy.asked.request, &outcome)?;
+        }
         self.judge.heard(&keys, &busy.asked, &outcome)?;
+        self.lock_answered(client, call, &busy, &outcome)?;
         if refusals::is_pin(&busy.asked.request) {
             self.coverage.count(match &outcome {
                 Ok(_) => "pins",

@@ -111,6 +111,7 @@ impl Ranks {
         all.add_to("directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
         all.add_to("reservations that came to nothing", self.judge.released);
+        self.judge.synced().into_iter().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
         all
     }

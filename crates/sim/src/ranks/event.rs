@@ -97,6 +97,14 @@ pub(super) enum Event {
         client: usize,
         birth: u64,
     },
+    /// The power of all ranks fails at once.
+    Blackout,
+    /// A caller that waits for a lock waits no longer.
+    Interrupt {
+        client: usize,
+        birth: u64,
+        call: u64,
+    },
     Returned {
         client: usize,
         birth: u64,
@@ -159,6 +167,7 @@ impl Event {
             | Self::Connect { .. }
             | Self::ClientTick { .. }
             | Self::Call { .. }
+            | Self::Interrupt { .. }
             | Self::Returned { .. }
             | Self::Beats { .. }
             | Self::ToPlace { .. }
@@ -169,6 +178,7 @@ impl Event {
             | Self::Swap { .. }
             | Self::Fence { .. }
             | Self::SeatStarts
+            | Self::Blackout
             | Self::Strikes => None,
         }
     }

@@ -20,13 +20,22 @@ impl Ranks {
     /// Gives everything back, and ends.
     pub(super) fn healing(&mut self) -> Verdict {
         for client in 0..self.clients.len() {
-            let slot = &mut self.clients[client];
-            if slot.closed || !slot.is_ready() || !slot.busy.is_empty() {
+            let slot = &self.clients[client];
+            if slot.closed || !slot.is_ready() {
                 continue;
             }
+            self.interrupts_in_vain(client)?;
+            // Others wait for them, also while this one waits for others.
+            if self.unlocks(client)? || !self.clients[client].busy.is_empty() {
+                continue;
+            }
+            let slot = &mut self.clients[client];
             if let Some(node) = slot.known.opens.pop() {
                 self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 })?;
-            } else if slot.probes < 3 {
+            } else if self.probes_locks(client)? {
+                continue;
+            } else if self.clients[client].probes < 3 {
+                let slot = &mut self.clients[client];
                 slot.probes += 1;
                 let root = NodeRef::bare(proto::Ino::ROOT);
                 let request = match slot.probes {

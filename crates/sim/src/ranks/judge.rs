@@ -4,7 +4,7 @@
 //! answer back until its journal is durable. So the order of all changes is known here, too. A crash of one rank takes entries out of
 //! the middle; what stays is executed again without them, and must come to the same.
 //!
-//! Absent: locks, bytes of files, capabilities; ranks, the driver.
+//! Absent: locks (`ranks/locks.rs`), bytes of files, capabilities; ranks, the driver.
 
 mod answers;
 mod history;
@@ -12,7 +12,9 @@ mod numbers;
 mod owners;
 mod parts;
 pub(super) mod refusals;
+mod sessions;
 mod stores;
+mod syncs;
 mod transactions;
 mod units;
 
@@ -130,6 +132,10 @@ pub(super) struct Judge {
     /// The stream in which a call was carried out.
     calls: BTreeMap<u64, Key>,
     owners: Owners,
+    sessions: sessions::Sessions,
+    syncs: syncs::Syncs,
+    /// Calls that may fail for locks that their client lost.
+    excused: BTreeSet<u64>,
     /// Versions of each directory, or unit, and change counters of each inode; those of lost histories are spent.
     versions: Numbers<Unit>,
     changes: Numbers<Ino>,
@@ -181,6 +187,9 @@ impl Judge {
             over: BTreeSet::new(),
             calls: BTreeMap::new(),
             owners: Owners::default(),
+            sessions: sessions::Sessions::default(),
+            syncs: syncs::Syncs::default(),
+            excused: BTreeSet::new(),
             versions: Numbers::new("version of directory"),
             changes: Numbers::new("change of inode"),
             displaced: BTreeSet::new(),
@@ -283,7 +292,9 @@ impl Judge {
 
     /// Forgets states that no answer can need, and no crash take back.
     pub(super) fn prune(&mut self) {
-        let oldest = self.pending.values().filter(|pending| !pending.gone).map(|pending| pending.first).min();
+        // Who waits for a lock may do so for long, and learns nothing of any state by its answer.
+        let looks = |pending: &&Pending| !pending.gone && !is_lock_wait(&pending.asked.request);
+        let oldest = self.pending.values().filter(looks).map(|pending| pending.first).min();
         let keep = oldest.into_iter().chain(self.begun.values().copied()).min().unwrap_or(u64::MAX);
         while self.first < keep && !self.line.is_empty() {
             let step = &self.line[0];
@@ -301,4 +312,9 @@ impl Judge {
             self.merged.retain(|_, (state, _)| *state > first);
         }
     }
+}
+
+/// Whether a request may have no answer for as long as others like.
+pub(super) const fn is_lock_wait(request: &Request) -> bool {
+    matches!(request, Request::SetLock { wait: true, .. })
 }

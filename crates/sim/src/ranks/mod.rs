@@ -14,9 +14,11 @@ mod heal;
 mod judge;
 mod links;
 mod lives;
+mod locks;
 mod places;
 mod plan;
 mod seat;
+mod syncs;
 
 pub use coverage::Coverage;
 
@@ -106,6 +108,7 @@ pub struct Ranks {
     calls: u64,
     issued: u64,
     workload: Workload,
+    book: locks::Book,
     judge: Judge,
     phase: Phase,
     struck: u64,
@@ -178,6 +181,7 @@ impl Ranks {
             calls: 0,
             issued: 0,
             workload: Workload::new(rng.fork(), plan.hash_seed),
+            book: locks::Book::default(),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             phase: Phase::Begin,
             struck: 0,
@@ -264,6 +268,7 @@ impl Ranks {
             Event::Broken { client, conn } => self.broken(client, conn),
             Event::Connect { client, birth, rank } => self.connect(client, birth, rank),
             Event::ClientTick { client, birth, number } => self.client_tick(client, birth, number),
+            Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
             Event::Call { client, birth } => self.call(client, birth),
             Event::Returned { client, birth, stamp, list } => self.returned(client, birth, stamp, list),
             Event::Beats { place } => self.beats(place),
@@ -275,6 +280,7 @@ impl Ranks {
             Event::Swap { life, expected, bytes } => self.registry_swap(life, expected, bytes),
             Event::Fence { life, rank, incarnation } => self.fence(life, rank, incarnation),
             Event::SeatStarts => self.seat_starts(),
+            Event::Blackout => self.blackout(),
             Event::Strikes => self.strikes(),
         }
     }
@@ -286,6 +292,7 @@ impl Ranks {
             self.coverage.count("power failed in a journal operation");
             self.life_ends(life, true)?;
         }
+        self.locks_follow();
         match self.phase {
             Phase::Begin if self.all_serve() => {
                 self.phase = Phase::Faults;

@@ -17,6 +17,9 @@ use store::journal_files::JournalLimits;
 /// As many as there may ever be.
 pub(super) const RANKS_MAX: u16 = 8;
 
+/// What their dice are made of.
+const LOCKS_AND_SYNCS: u64 = 0x6c6f_636b_7379_6e63;
+
 /// How one run is.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -50,14 +53,20 @@ pub(super) struct Plan {
     pub(super) turn_ns: u64,
     pub(super) small_file_bytes: u32,
     pub(super) hash_seed: HashSeed,
+    /// One call of so many is about a lock, or a sync; 0: none is.
+    pub(super) lock_one_in: u64,
+    pub(super) sync_one_in: u64,
     wants: u8,
 }
 
 impl Plan {
     pub(super) fn any(rng: &mut Prng) -> Self {
         let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+        let drawn = rng.next_u64();
+        seed[..8].copy_from_slice(&drawn.to_le_bytes());
         let kinds = Fault::some(rng);
+        // Of a stream of its own, so that runs without these are what they were.
+        let mut more = Prng::new(drawn ^ LOCKS_AND_SYNCS);
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let many = some(&[5, 6, 7, 8]);
         let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
@@ -86,6 +95,8 @@ impl Plan {
             turn_ns: some(&[200 * MS, SECOND]),
             small_file_bytes: some(&[0, 1000, 4096]) as u32,
             hash_seed: HashSeed(seed),
+            lock_one_in: [0, 0, 4, 12][more.index(4)],
+            sync_one_in: [0, 0, 6, 20][more.index(4)],
             wants: some(&[0, 1, 2, 3]) as u8,
         }
     }

@@ -89,7 +89,19 @@ impl Workload {
                 Request::SetLock { node, lock, wait: false }
             });
         }
-        let node = self.of_kind(known, tree, FileKind::Regular)?;
+        self.lock_of(None, known, tree)
+    }
+
+    /// The same; what is not given back is of that file, if there is one.
+    pub fn lock_at(&mut self, hot: Option<NodeRef>, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        if hot.is_some() { self.lock_of(hot, known, tree) } else { self.lock(known, tree) }
+    }
+
+    fn lock_of(&mut self, hot: Option<NodeRef>, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        let node = match hot {
+            Some(node) => node,
+            None => self.of_kind(known, tree, FileKind::Regular)?,
+        };
         let flock = self.rng.chance(1, 2);
         let start = if flock { 0 } else { self.rng.below(4) * 10 };
         let end = if flock { u64::MAX } else { start + 9 + self.rng.below(2) * 10 };

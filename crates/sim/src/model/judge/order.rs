@@ -197,7 +197,7 @@ impl Judge {
 }
 
 /// The directories whose names a request changes.
-pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
+pub(crate) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
     let (one, two) = match request {
         Request::MkNod { parent, .. }
         | Request::MkDir { parent, .. }

@@ -4,7 +4,7 @@
 
 use super::history::is_harmless;
 use super::parts::evened;
-use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, refusals};
+use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, is_lock_wait, refusals};
 use crate::model::judge::{Teller, Verdict, check_listing, check_reply};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
@@ -100,7 +100,8 @@ impl Judge {
             }
         }
         // With its session a client loses the answers of what it had asked for.
-        if !own || (lost && *outcome == Err(Errno::EIO)) {
+        let excused = asked.call.is_some_and(|call| self.excused.remove(&call));
+        if !own || excused || (lost && *outcome == Err(Errno::EIO)) {
             return Ok(());
         }
         self.own += 1;
@@ -140,6 +141,9 @@ impl Judge {
         if matches!(outcome, Err(Errno::ESTALE)) && self.may_be_gone(asked) {
             return Ok(());
         }
+        if outcome.as_ref().err().is_some_and(|errno| refusals::lock_may_fail(&asked.request, *errno)) {
+            return Ok(());
+        }
         let mut why = String::from("no state to compare with");
         for (_, tree) in self.states(since).rev() {
             match self.fits(tree, asked, outcome, Teller::Client) {
@@ -151,8 +155,15 @@ impl Judge {
     }
 
     /// A call begins: it sees nothing older than the newest state.
-    pub(in crate::ranks) fn begins(&mut self, call: u64) {
-        self.begun.insert(call, self.last());
+    pub(in crate::ranks) fn begins(&mut self, call: u64, request: &Request) {
+        if !is_lock_wait(request) {
+            self.begun.insert(call, self.last());
+        }
+    }
+
+    /// A call's client lost the locks that it may rely on.
+    pub(in crate::ranks) fn excuse(&mut self, call: u64) {
+        self.excused.insert(call);
     }
 
     /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.
@@ -166,6 +177,9 @@ impl Judge {
                 Err(Errno::ESTALE) => {}
                 _ => return Err("no answer to a pin".into()),
             }
+        }
+        if outcome.as_ref().err().is_some_and(|errno| refusals::lock_may_fail(request, *errno)) {
+            return Ok(());
         }
         if let Err(errno) = outcome
             && self.is_divided()

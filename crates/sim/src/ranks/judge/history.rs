@@ -66,6 +66,7 @@ impl Judge {
                 }
                 None => None,
             };
+            self.sessions.take(rank, mutations);
             let what = |error| format!("transaction of rank {} at {}: {error}", rank.0, at.0);
             let (mutations, turned) = units::outer(mutations, &self.records).map_err(what)?;
             self.spreads += turned.spreads.len() as u64;
@@ -236,7 +237,9 @@ impl Judge {
         }
         journal.log.retain(|(_, last, _)| *last <= end);
         (journal.end, journal.durable) = (end, end);
+        self.check_synced(rank, end)?;
         self.owners.forget_seal(rank);
+        self.sessions.lives_again(rank);
         let is_gone = |step: &Step| step.rank == rank && step.end > end;
         let gone: Vec<u64> =
             (self.first + 1..).zip(&self.line).filter(|(_, step)| is_gone(step)).map(|(at, _)| at).collect();

@@ -2,7 +2,7 @@
 //!
 //! Absent: errors that a rule gives (`model/rules.rs`).
 
-use proto::request::Request;
+use proto::request::{LockKind, Request};
 use proto::{Errno, every_request};
 
 /// Whether that is how a request may fail between ranks for now, and why. `is_former`: a rank that lives again remembers an answer about what
@@ -40,6 +40,18 @@ pub(super) const fn pin_may_fail(errno: Errno) -> bool {
         // Something below is open, or moves; it is root, or no directory by now.
         Errno::EBUSY | Errno::EINVAL
     )
+}
+
+/// How a lock may fail although there is the file: others have it, or they were waited for in vain.
+pub(super) const fn lock_may_fail(request: &Request, errno: Errno) -> bool {
+    match request {
+        Request::SetLock { lock, .. } if matches!(lock.kind, LockKind::Unlock) => false,
+        Request::SetLock { wait: false, .. } => matches!(errno, Errno::EAGAIN),
+        Request::SetLock { lock, wait: true, .. } => {
+            matches!(errno, Errno::EINTR) || (!lock.flock && matches!(errno, Errno::EDEADLK))
+        }
+        every_request!() => false,
+    }
 }
 
 /// Whether a request pins a directory to a rank.
