@@ -145,6 +145,7 @@ impl Ranks {
         if before != SessionId(0) && before != session {
             self.coverage.count("sessions lost");
             self.judge.unheard(before);
+            self.lost_session(client, before)?;
         }
         let mut losses = Vec::new();
         for output in out {

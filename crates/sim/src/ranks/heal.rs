@@ -20,12 +20,15 @@ impl Ranks {
     /// Gives everything back, and ends.
     pub(super) fn healing(&mut self) -> Verdict {
         for client in 0..self.clients.len() {
+            let resized = self.is_resized(client);
             let slot = &mut self.clients[client];
             if slot.closed || !slot.is_ready() || !slot.busy.is_empty() {
                 continue;
             }
             if let Some(node) = slot.known.opens.pop() {
                 self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 })?;
+            } else if !resized {
+                continue;
             } else if slot.probes < 3 {
                 slot.probes += 1;
                 let root = NodeRef::bare(proto::Ino::ROOT);

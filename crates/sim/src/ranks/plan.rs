@@ -17,6 +17,9 @@ use store::journal_files::JournalLimits;
 /// As many as there may ever be.
 pub(super) const RANKS_MAX: u16 = 8;
 
+/// For the dice of ranks that go.
+const SHRINKS: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// How one run is.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -51,17 +54,27 @@ pub(super) struct Plan {
     pub(super) small_file_bytes: u32,
     pub(super) hash_seed: HashSeed,
     wants: u8,
+    /// Ranks go; and clients end only after all have gone that were to.
+    pub(super) shrinks: bool,
+    pub(super) patient: bool,
 }
 
 impl Plan {
     pub(super) fn any(rng: &mut Prng) -> Self {
         let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        let kinds = Fault::some(rng);
+        let drawn = rng.next_u64();
+        seed[..8].copy_from_slice(&drawn.to_le_bytes());
+        let mut kinds = Fault::some(rng);
+        // Of its own generator: what the others draw stays as it is.
+        let mut more = Prng::new(drawn ^ SHRINKS);
+        let shrinks = !kinds.is_empty() && more.chance(1, 2);
+        if shrinks {
+            kinds.push(Fault::Shrink);
+        }
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let many = some(&[5, 6, 7, 8]);
         let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
-        let most = if kinds.contains(&Fault::Grow) { RANKS_MAX.min(ranks + 1) } else { ranks };
+        let most = if kinds.contains(&Fault::Grow) || shrinks { RANKS_MAX.min(ranks + 1) } else { ranks };
         Self {
             ranks,
             most,
@@ -87,6 +100,8 @@ impl Plan {
             small_file_bytes: some(&[0, 1000, 4096]) as u32,
             hash_seed: HashSeed(seed),
             wants: some(&[0, 1, 2, 3]) as u8,
+            shrinks,
+            patient: shrinks && more.chance(1, 2),
         }
     }
 
