@@ -23,7 +23,7 @@ impl Ranks {
             return Ok(());
         }
         let (busy, ready) = (slot.busy.len(), slot.is_ready());
-        self.after(self.plan.pause_ns, Event::Call { client, birth });
+        self.after(self.pause_ns(), Event::Call { client, birth });
         if busy >= self.plan.calls_max || !ready {
             return Ok(());
         }
@@ -79,7 +79,8 @@ impl Ranks {
             return None;
         }
         let node = all[self.rng.index(all.len())];
-        let rank = self.rng.below(u64::from(self.plan.ranks));
+        let rank =
+            self.rng.below(u64::from(if self.plan.shrinks { self.plan.most } else { self.plan.ranks }));
         let name = Name::new(PIN).ok()?;
         Some(Request::SetXattr {
             node,

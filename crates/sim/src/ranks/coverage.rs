@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 41] = [
+const EVENTS: [&str; 51] = [
     "answers of clients by themselves",
     "calls asked of several ranks",
     "checkpoints asked for",
@@ -18,6 +18,7 @@ const EVENTS: [&str; 41] = [
     "directories spread by themselves",
     "directories that are hot spread",
     "directories told by parts",
+    "fault: another number of ranks wanted",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -29,11 +30,16 @@ const EVENTS: [&str; 41] = [
     "fault: process",
     "fault: rank failed by an operator",
     "fault: session evicted",
+    "faults at a rank that goes",
     "faults while something moves",
+    "fewer ranks wanted",
     "lives begun",
+    "lives of ranks that are to go begun",
+    "lives of ranks that go ended",
     "lives that a fence ended",
     "merges by themselves given up",
     "messages between ranks",
+    "more ranks wanted again",
     "moves sealed",
     "moves switched",
     "opens and locks that came with a transaction",
@@ -42,6 +48,9 @@ const EVENTS: [&str; 41] = [
     "pins that cannot be now (EBUSY)",
     "power failed in a journal operation",
     "ranks added",
+    "ranks gone",
+    "ranks that came again",
+    "ranks that go",
     "recalls",
     "requests sent away",
     "reservations that came to nothing",
@@ -49,6 +58,7 @@ const EVENTS: [&str; 41] = [
     "transactions of several ranks",
     "units switched",
     "wishes refused",
+    "wishes to leave",
 ];
 
 /// Counts by name.

@@ -41,6 +41,8 @@ pub(super) enum Fault {
     Checkpoint,
     /// One more rank.
     Grow,
+    /// Fewer ranks, or more again.
+    Shrink,
 }
 
 pub(super) const ALL: [Fault; 14] = [
@@ -77,6 +79,7 @@ impl Fault {
             Self::Warmup => "warming asked for",
             Self::Checkpoint => "checkpoints asked for",
             Self::Grow => "ranks added",
+            Self::Shrink => "fault: another number of ranks wanted",
         }
     }
 
@@ -118,7 +121,7 @@ impl Ranks {
 
     /// Whether there was something to strike.
     fn strike(&mut self, fault: Fault) -> Verdict<bool> {
-        let Some(life) = self.any_life() else { return Ok(false) };
+        let Some(life) = self.any_target() else { return Ok(false) };
         self.trace.event(self.now, "fault", life, || format!("{fault:?} {life}"));
         match fault {
             Fault::Power => self.life_ends(life, true)?,
@@ -160,6 +163,7 @@ impl Ranks {
                 let Some(session) = sessions.get(self.rng.index(sessions.len())).copied() else {
                     return Ok(false);
                 };
+                self.evicted.insert(session);
                 self.step_rank(life, Input::Evict { session })?;
             }
             Fault::FailRank => {
@@ -174,6 +178,7 @@ impl Ranks {
                 self.step_rank(life, Input::Warmup { dir: Some(dir) })?;
             }
             Fault::Checkpoint => self.step_rank(life, Input::Checkpoint)?,
+            Fault::Shrink => return self.resizes(),
             Fault::Grow => {
                 if self.plan.ranks >= self.plan.most {
                     return Ok(false);
@@ -186,7 +191,7 @@ impl Ranks {
         Ok(true)
     }
 
-    fn any_life(&mut self) -> Option<u64> {
+    pub(super) fn any_life(&mut self) -> Option<u64> {
         let lives: Vec<u64> = self.lives.keys().copied().collect();
         lives.get(self.rng.index(lives.len())).copied()
     }

@@ -20,6 +20,7 @@ impl Ranks {
     /// Gives everything back, and ends.
     pub(super) fn healing(&mut self) -> Verdict {
         for client in 0..self.clients.len() {
+            let resized = self.is_resized(client);
             let slot = &self.clients[client];
             if slot.closed || !slot.is_ready() {
                 continue;
@@ -32,7 +33,7 @@ impl Ranks {
             let slot = &mut self.clients[client];
             if let Some(node) = slot.known.opens.pop() {
                 self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 })?;
-            } else if self.probes_locks(client)? {
+            } else if self.probes_locks(client)? || !resized {
                 continue;
             } else if self.clients[client].probes < 3 {
                 let slot = &mut self.clients[client];

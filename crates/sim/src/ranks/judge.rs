@@ -7,6 +7,7 @@
 //! Absent: locks (`ranks/locks.rs`), bytes of files, capabilities; ranks, the driver.
 
 mod answers;
+mod gone;
 mod history;
 mod numbers;
 mod owners;

@@ -189,7 +189,7 @@ impl Ranks {
                 }
             }
             Output::SendRank { rank, message } => self.send_to_rank(life, rank, message),
-            Output::Wish(wish) => self.wish(life, wish),
+            Output::Wish(wish) => return self.wish(life, wish),
             Output::Active => {
                 self.trace.event(self.now, "active", life, String::new);
                 if let Some(life) = self.lives.get_mut(&life) {

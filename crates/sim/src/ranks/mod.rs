@@ -10,6 +10,7 @@ mod coverage;
 mod disks;
 mod event;
 mod faults;
+mod going;
 mod heal;
 mod judge;
 mod links;
@@ -34,10 +35,10 @@ use lives::Life;
 use mds::input::ConnId;
 use places::Place;
 use plan::Plan;
-use proto::ids::RankId;
+use proto::ids::{RankId, SessionId};
 use proto::storeio::Table;
 use seat::Seat;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
@@ -112,6 +113,8 @@ pub struct Ranks {
     judge: Judge,
     phase: Phase,
     struck: u64,
+    /// Sessions that an operator has ended.
+    evicted: BTreeSet<SessionId>,
     healed_at: u64,
 }
 
@@ -185,6 +188,7 @@ impl Ranks {
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             phase: Phase::Begin,
             struck: 0,
+            evicted: BTreeSet::new(),
             healed_at: 0,
             rng,
             plan,
@@ -305,9 +309,11 @@ impl Ranks {
     }
 
     /// Whether callers asked enough and enough went wrong; or callers asked so much that they are not to wait for faults that are rare.
-    const fn is_enough(&self) -> bool {
+    fn is_enough(&self) -> bool {
         let enough = self.plan.operations;
-        self.issued >= enough && (self.struck >= self.plan.faults || self.issued >= LONGEST * enough)
+        !self.waits_for_one_to_go()
+            && self.issued >= enough
+            && (self.struck >= self.plan.faults || self.issued >= LONGEST * enough)
     }
 
     /// The store's records.

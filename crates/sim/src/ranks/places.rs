@@ -130,7 +130,8 @@ impl Ranks {
             let info = map.ranks.get(&rank).filter(|info| info.state == RankState::Active);
             info.is_some_and(|info| self.lives.get(&info.incarnation.0).is_some_and(|life| life.active))
         };
-        map.max_mds == self.plan.ranks && (0..self.plan.ranks).all(serves)
+        let none_more = map.ranks.keys().all(|rank| rank.0 < self.plan.ranks);
+        map.max_mds == self.plan.ranks && (0..self.plan.ranks).all(serves) && none_more
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) const RANKS_MAX: u16 = 8;
 
 /// What their dice are made of.
 const LOCKS_AND_SYNCS: u64 = 0x6c6f_636b_7379_6e63;
+/// For the dice of ranks that go.
+const SHRINKS: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How one run is.
 #[derive(Clone, Debug)]
@@ -57,6 +59,9 @@ pub(super) struct Plan {
     pub(super) lock_one_in: u64,
     pub(super) sync_one_in: u64,
     wants: u8,
+    /// Ranks go; and clients end only after all have gone that were to.
+    pub(super) shrinks: bool,
+    pub(super) patient: bool,
 }
 
 impl Plan {
@@ -64,13 +69,18 @@ impl Plan {
         let mut seed = [0; 16];
         let drawn = rng.next_u64();
         seed[..8].copy_from_slice(&drawn.to_le_bytes());
-        let kinds = Fault::some(rng);
-        // Of a stream of its own, so that runs without these are what they were.
-        let mut more = Prng::new(drawn ^ LOCKS_AND_SYNCS);
+        let mut kinds = Fault::some(rng);
+        // Each of a stream of its own, so that runs without these are what they were.
+        let mut of_locks = Prng::new(drawn ^ LOCKS_AND_SYNCS);
+        let mut of_going = Prng::new(drawn ^ SHRINKS);
+        let shrinks = !kinds.is_empty() && of_going.chance(1, 2);
+        if shrinks {
+            kinds.push(Fault::Shrink);
+        }
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let many = some(&[5, 6, 7, 8]);
         let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
-        let most = if kinds.contains(&Fault::Grow) { RANKS_MAX.min(ranks + 1) } else { ranks };
+        let most = if kinds.contains(&Fault::Grow) || shrinks { RANKS_MAX.min(ranks + 1) } else { ranks };
         Self {
             ranks,
             most,
@@ -95,9 +105,11 @@ impl Plan {
             turn_ns: some(&[200 * MS, SECOND]),
             small_file_bytes: some(&[0, 1000, 4096]) as u32,
             hash_seed: HashSeed(seed),
-            lock_one_in: [0, 0, 4, 12][more.index(4)],
-            sync_one_in: [0, 0, 6, 20][more.index(4)],
+            lock_one_in: [0, 0, 4, 12][of_locks.index(4)],
+            sync_one_in: [0, 0, 6, 20][of_locks.index(4)],
             wants: some(&[0, 1, 2, 3]) as u8,
+            shrinks,
+            patient: shrinks && of_going.chance(1, 2),
         }
     }
 

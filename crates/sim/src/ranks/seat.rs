@@ -108,8 +108,8 @@ impl Ranks {
     }
 
     /// A rank wishes something of the map.
-    pub(super) fn wish(&mut self, life: u64, wish: MapWish) {
-        let Some(at) = self.lives.get(&life) else { return };
+    pub(super) fn wish(&mut self, life: u64, wish: MapWish) -> Verdict {
+        let Some(at) = self.lives.get(&life) else { return Ok(()) };
         let asker = Asker { rank: at.rank, incarnation: at.incarnation };
         self.trace.event(self.now, "wish", life, || format!("rank {} {wish:?}", asker.rank.0));
         self.seat.commands += 1;
@@ -117,6 +117,7 @@ impl Ranks {
         self.seat.asks.insert(id, (life, wish.unit()));
         let command = Command::Ask(asker, wish.ask());
         self.tell_seat(Input::Command { id, command });
+        if wish == MapWish::Leave { self.leaves(life) } else { Ok(()) }
     }
 
     pub(super) fn tell_seat(&mut self, input: Input) {
@@ -264,8 +265,8 @@ impl Ranks {
                 self.judge.check_moved(unit, &stored)?;
             }
         }
-        self.judge.has_map(map);
-        Ok(())
+        self.judge.has_map(map.clone());
+        self.ranks_go(before.as_deref(), &map)
     }
 
     /// Whoever lived as this rank until then can do nothing any more.

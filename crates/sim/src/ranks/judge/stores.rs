@@ -187,7 +187,7 @@ fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
     Ok(record.position)
 }
 
-fn stored_checkpoint(stored: &Records, rank: RankId) -> Verdict<Position> {
+pub(super) fn stored_checkpoint(stored: &Records, rank: RankId) -> Verdict<Position> {
     match stored.0.get(&Key::Checkpoint { rank }) {
         Some(record) => checkpoint_position(&record.bytes),
         None => Ok(Position(0)),

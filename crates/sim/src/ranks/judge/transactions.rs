@@ -179,6 +179,18 @@ impl Transactions {
         self.reserved.is_empty() && self.committed.is_empty()
     }
 
+    /// Whether something is reserved at that rank, led by it, or to be carried out by it.
+    pub(super) fn has_part(&self, rank: RankId) -> bool {
+        let is_its = |(id, one): (&TxnId, &Committed)| {
+            let takes_part = one.decided.iter().any(|(of, _)| *of == rank);
+            one.leader == rank
+                || (takes_part
+                    && (self.reserved.contains_key(&(rank, *id)) || !one.carried.contains_key(&rank)))
+        };
+        self.reserved.iter().any(|((of, _), held)| *of == rank || held.leader == rank)
+            || self.committed.iter().any(is_its)
+    }
+
     /// Names that a rank has reserved.
     pub(super) fn reserved_names(&self, rank: RankId) -> impl Iterator<Item = (Ino, NameHash)> {
         let theirs = self.reserved.iter().filter(move |((of, _), _)| *of == rank);
