@@ -146,6 +146,7 @@ impl Ranks {
             self.coverage.count("sessions lost");
             self.judge.unheard(before);
             self.locks_lost(client);
+            self.opens_lost(client);
         }
         let mut losses = Vec::new();
         for output in out {

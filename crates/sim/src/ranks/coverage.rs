@@ -7,15 +7,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 41] = [
+const EVENTS: [&str; 56] = [
     "answers of clients by themselves",
     "calls asked of several ranks",
+    "calls refused for locks that were lost",
+    "changes and names covered by syncs",
     "checkpoints asked for",
     "daemons dismissed",
     "directories merged",
     "directories merged by themselves",
     "directories spread",
     "directories spread by themselves",
+    "directories of several ranks synced",
+    "directories synced",
     "directories that are hot spread",
     "directories told by parts",
     "fault: cache dropped",
@@ -32,6 +36,14 @@ const EVENTS: [&str; 41] = [
     "faults while something moves",
     "lives begun",
     "lives that a fence ended",
+    "locks asked for in the end",
+    "locks granted",
+    "locks granted to who waits",
+    "locks lost with a session while open",
+    "locks refused",
+    "locks shown to others",
+    "locks that ended with their session",
+    "looks at open files without a name",
     "merges by themselves given up",
     "messages between ranks",
     "moves sealed",
@@ -41,13 +53,16 @@ const EVENTS: [&str; 41] = [
     "pins refused",
     "pins that cannot be now (EBUSY)",
     "power failed in a journal operation",
+    "power of all ranks behind a sync",
     "ranks added",
     "recalls",
     "requests sent away",
     "reservations that came to nothing",
     "sessions lost",
     "transactions of several ranks",
+    "transactions of several ranks covered by syncs",
     "units switched",
+    "waits for locks interrupted",
     "wishes refused",
 ];
 
