@@ -32,6 +32,9 @@ impl Rank {
         self.unpin(op);
         if let Request::SetLock { node, .. } | Request::ReleaseLocks { node, .. } = &op.request {
             self.holder_let_go(op.session, node.ino, out);
+            if self.view.locks.is_locked(node.ino) {
+                self.locked_at(*node);
+            }
         }
         let Some(session) = self.sessions.map.get_mut(&op.session) else {
             return self.moves.unseen.searched(op.id);

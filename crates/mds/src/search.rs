@@ -32,12 +32,14 @@ struct Step {
     noted: Option<(Ino, NameHash)>,
     /// Moves of inodes when it began.
     moves: u64,
+    /// Where it was seen, or is stored, is another rank's.
+    led: bool,
 }
 
 impl Climb {
     fn step(&mut self, ino: Ino, moves: u64) -> &mut Step {
         let at = self.steps.iter().position(|step| step.ino == ino).unwrap_or_else(|| {
-            self.steps.push(Step { ino, probe: Probe::Seen, noted: None, moves });
+            self.steps.push(Step { ino, probe: Probe::Seen, noted: None, moves, led: false });
             self.steps.len() - 1
         });
         &mut self.steps[at]
@@ -54,6 +56,12 @@ impl Climb {
     /// Whether it may have ended before it came to a directory whose owner is known.
     pub(crate) fn is_long(&self) -> bool {
         self.steps.len() > CLIMB_MAX
+    }
+
+    /// Whether that one is another rank's, and not only nowhere to be found: of a file that never got another name the store does not
+    /// say where it is, and without a place to look at it is found only while it is cached.
+    pub(crate) fn is_elsewhere(&self, ino: Ino) -> bool {
+        self.steps.iter().find(|step| step.ino == ino).is_none_or(|step| step.led)
     }
 
     fn found(&mut self, ino: Ino) {
@@ -130,7 +138,9 @@ impl View {
                     // went from here is better than all: the rank there has it, or knows where it went on.
                     let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == outer)
                         || self.moved.went(ino).is_some_and(|(parent, _)| parent == outer);
+                    let moves = self.moved.count();
                     let climb = op.climb.get_or_insert_default();
+                    climb.step(ino, moves).led = true;
                     let (first, second) = match known {
                         true => (rank, climb.elsewhere),
                         false => (climb.elsewhere, rank),

@@ -496,10 +496,14 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_unknown_is_below", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Claimed at a rank that had the inode, and has it no more.
     ("mds_claims_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    // Looked for without a place to look at, and nowhere.
+    ("mds_nowhere_is_elsewhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_unseen_not_sought", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_sealed_locks_go_on", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    // A copy from a file that was seen last at another rank.
+    ("client_lost_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A coordinator that dies before it answers.
     ("mds_abandoned_for_ever", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),

@@ -199,6 +199,11 @@ impl Client {
         self.held.has(ino)
     }
 
+    /// Whether a request must fail because locks that it may rely on went with a session.
+    pub(crate) fn has_lost(&self, request: &Request) -> bool {
+        self.held.is_lost(request)
+    }
+
     /// What is in its books of an inode goes to another rank's.
     pub(crate) fn hand_over(&mut self, ino: Ino) -> Option<Holding> {
         self.held.take(ino)

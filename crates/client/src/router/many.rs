@@ -253,6 +253,12 @@ impl Many {
             out.push(Output::Answer { call, outcome: Err(Errno::EAGAIN), validity: Validity::default() });
             return;
         }
+        // Locks that were lost with a session are noted in the books of the rank that the file was last seen at.
+        let lost = self.clients.iter().any(|client| client.has_lost(&request));
+        if lost && !stdx::mutant!("client_lost_where_it_was") {
+            out.push(Output::Answer { call, outcome: Err(Errno::EIO), validity: Validity::default() });
+            return;
+        }
         match (self.place(&request), &request) {
             (Place::All, _) => {
                 // Whoever has never been greeted has told nobody anything.

@@ -23,6 +23,8 @@ const SWEPT_FROM: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
     at: BTreeMap<Ino, (Ino, NameHash)>,
+    /// Where those were that were looked for because something was to come, or are locked and may leave the cache.
+    places: BTreeMap<Ino, (Ino, NameHash)>,
     /// Entries at which it is swept.
     sweep_at: usize,
     /// What is looked through next; none: nothing yet.
@@ -72,12 +74,34 @@ impl Rank {
         if node.parent == Ino::NONE || self.view.cache.by_ino(node.ino).is_some() {
             return;
         }
-        if self.moves.unseen.at.len() >= self.moves.unseen.sweep_at.max(SWEPT_FROM) {
-            let (files, locks) = (&self.view.files, &self.view.locks);
-            self.moves.unseen.at.retain(|ino, _| files.get(*ino).is_some() || locks.is_locked(*ino));
-            self.moves.unseen.sweep_at = 2 * self.moves.unseen.at.len();
-        }
+        self.sweep_unseen();
         self.moves.unseen.at.insert(node.ino, (node.parent, node.hash));
+    }
+
+    fn sweep_unseen(&mut self) {
+        let unseen = &mut self.moves.unseen;
+        if unseen.at.len() + unseen.places.len() < unseen.sweep_at.max(SWEPT_FROM) {
+            return;
+        }
+        let (files, locks) = (&self.view.files, &self.view.locks);
+        let is_held = |ino: &Ino, _: &mut _| files.get(*ino).is_some() || locks.is_locked(*ino);
+        unseen.at.retain(is_held);
+        unseen.places.retain(is_held);
+        unseen.sweep_at = 2 * (unseen.at.len() + unseen.places.len());
+    }
+
+    /// Somebody has locked that inode. What is open stays in the cache, and what is not may leave it.
+    pub(crate) fn locked_at(&mut self, node: NodeRef) {
+        if self.view.territory.is_only() || self.view.files.get(node.ino).is_some() {
+            return;
+        }
+        let cache = &self.view.cache;
+        let place = match cache.by_ino(node.ino) {
+            Some(slot) => (cache.parent_of(slot), cache.node(slot).hash),
+            None => (node.parent, node.hash),
+        };
+        self.sweep_unseen();
+        self.moves.unseen.places.insert(node.ino, place);
     }
 
     /// Whether all that was claimed here is found here, or claimed no more; what is not is looked for from now on.
@@ -100,6 +124,9 @@ impl Rank {
                 return;
             };
             let is_held = self.view.files.get(ino).is_some() || self.view.locks.is_locked(ino);
+            if is_held {
+                self.moves.unseen.places.insert(ino, (parent, hash));
+            }
             if is_held && self.view.cache.by_ino(ino).is_none() {
                 let mut op = self.search_op(NodeRef { ino, parent, hash }, now);
                 self.moves.unseen.claims.insert(op.id);
@@ -188,7 +215,8 @@ impl Rank {
         // What is above it is not this rank's, perhaps, and so it is not either.
         let Some(sought) = [missing, ino].into_iter().find(|ino| unseen.sought.insert(*ino)) else { return };
         unseen.again.push(ino);
-        let (parent, hash) = unseen.at.get(&sought).copied().unwrap_or((Ino::NONE, NameHash(0)));
+        let place = unseen.at.get(&sought).or_else(|| unseen.places.get(&sought));
+        let (parent, hash) = place.copied().unwrap_or((Ino::NONE, NameHash(0)));
         let mut op = self.search_op(NodeRef { ino: sought, parent, hash }, now);
         self.moves.unseen.searches.insert(op.id, sought);
         self.run(now, &mut op, out);

@@ -59,7 +59,10 @@ impl Rank {
                     if matches!(stop, Stop::NotMine(_)) {
                         self.view.files.close(node.ino, op.session, count);
                         // What was too far up to be looked for may be here all the same.
-                        let is_known = op.climb.as_ref().is_none_or(|climb| !climb.is_long());
+                        let is_sure = stdx::mutant!("mds_nowhere_is_elsewhere");
+                        let is_known = op.climb.as_ref().is_none_or(|climb| {
+                            !climb.is_long() && (is_sure || climb.is_elsewhere(node.ino))
+                        });
                         if is_known && self.moves.unseen.is_search(op.id) {
                             self.end_claims(node.ino, out);
                         }

@@ -50,18 +50,26 @@ impl Ranks {
         }
         // What is open goes along, or keeps all of it where it is: for a while before pins everybody closes what it has open, in most runs.
         let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
-        if tidy && let Some(node) = self.clients[client].known.opens.pop() {
-            return self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 });
+        if tidy
+            && let Some(node) = self.clients[client].known.opens.pop()
+            && let Some(request) = self.closes(client, Request::Release { node, count: 1 })
+        {
+            return self.start(client, "release", Cred::ROOT, request);
         }
+        let locked = self.clients[client].known.locks.clone();
         let (kind, request) = loop {
             let slot = &mut self.clients[client];
             let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
             let opens = matches!(kind, "open" | "create" | "tmpfile");
-            let locks = kind == "lock" && self.plan.lock_one_in == 0;
-            if !locks && !(tidy && opens) {
+            if kind != "lock" && !(tidy && opens) {
                 break (kind, request);
             }
+            // It is not asked for. Runs without locks go on as if it were, as they always did.
+            if self.plan.lock_one_in > 0 {
+                slot.known.locks.clone_from(&locked);
+            }
         };
+        let Some(request) = self.closes(client, request) else { return Ok(()) };
         let cred = match self.rng.below(4) {
             0 => Cred { uid: 1, gid: 2, groups: Vec::new() },
             _ => Cred::ROOT,
@@ -134,6 +142,7 @@ impl Ranks {
         if self.plan.sync_one_in > 0 {
             self.judge.sync_begins(client, call.0, &request);
         }
+        self.open_asked(client, &request);
         self.judge.begins(call.0, &request);
         self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new() });
         self.step_client(client, Input::Call { call, cred, request })
@@ -161,6 +170,7 @@ impl Ranks {
         }
         self.judge.heard(&keys, &busy.asked, &outcome)?;
         self.lock_answered(client, call, &busy, &outcome)?;
+        self.open_answered(client, call, &busy, &outcome)?;
         if refusals::is_pin(&busy.asked.request) {
             self.coverage.count(match &outcome {
                 Ok(_) => "pins",

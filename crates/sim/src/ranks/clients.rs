@@ -147,6 +147,7 @@ impl Ranks {
             self.judge.unheard(before);
             self.locks_lost(client);
             self.lost_session(client, before)?;
+            self.opens_lost(client);
         }
         let mut losses = Vec::new();
         for output in out {

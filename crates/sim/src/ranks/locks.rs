@@ -49,15 +49,34 @@ pub(super) struct Book {
 }
 
 impl Ranks {
-    /// A lock, or a test, or an unlock: of a file that somebody has locked, as often as not.
+    /// A lock, or a test, or an unlock: of a file that is open, as kernels do it, and which somebody has locked, as often as not.
     pub(super) fn lock_request(&mut self, client: usize) -> Option<Request> {
-        let files: Vec<Ino> = self.book.certain.files().collect();
-        let hot = files.get(self.rng.index(files.len())).filter(|_| self.rng.chance(1, 2));
         let slot = &mut self.clients[client];
-        let open = slot.known.opens.get(self.rng.index(slot.known.opens.len())).copied();
-        let hot = hot.and_then(|ino| slot.known.places.get(ino)).copied();
-        let hot = hot.or(open.filter(|_| self.rng.chance(1, 2)));
-        self.workload.lock_at(hot, &mut slot.known, self.judge.tree())
+        let locked: BTreeSet<Ino> = self.book.certain.files().collect();
+        let open = &slot.known.opens;
+        let hot: Vec<NodeRef> = open.iter().filter(|node| locked.contains(&node.ino)).copied().collect();
+        let of = if hot.is_empty() || self.rng.chance(1, 2) { open } else { &hot };
+        let node = of.get(self.rng.index(of.len())).copied();
+        self.workload.lock_at(node, &mut slot.known)
+    }
+
+    /// What a caller asks for in place of a close: with the last of them its locks of the file go first, and while one is waited for
+    /// there is none.
+    pub(super) fn closes(&mut self, client: usize, request: Request) -> Option<Request> {
+        let Request::Release { node, .. } = &request else { return Some(request) };
+        let (node, slot) = (*node, &mut self.clients[client]);
+        if self.plan.lock_one_in == 0 || slot.known.opens.iter().any(|open| open.ino == node.ino) {
+            return Some(request);
+        }
+        let waits = self.book.calls.values().any(|call| (call.client, call.owner.0) == (client, node.ino));
+        let held = slot.known.locks.iter().find(|(at, _)| at.ino == node.ino).map(|(_, lock)| *lock);
+        if !waits && held.is_none() {
+            return Some(request);
+        }
+        slot.known.opens.push(node);
+        let LockSpec { flock, owner, .. } = held.filter(|_| !waits)?;
+        slot.known.locks.retain(|(at, lock)| (at.ino, lock.flock, lock.owner) != (node.ino, flock, owner));
+        Some(Request::ReleaseLocks { node, flock, owner })
     }
 
     /// A call is about to be made.

@@ -16,6 +16,7 @@ mod judge;
 mod links;
 mod lives;
 mod locks;
+mod opens;
 mod places;
 mod plan;
 mod seat;
@@ -110,6 +111,7 @@ pub struct Ranks {
     issued: u64,
     workload: Workload,
     book: locks::Book,
+    opens: opens::Opens,
     judge: Judge,
     phase: Phase,
     struck: u64,
@@ -185,6 +187,7 @@ impl Ranks {
             issued: 0,
             workload: Workload::new(rng.fork(), plan.hash_seed),
             book: locks::Book::default(),
+            opens: opens::Opens::default(),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             phase: Phase::Begin,
             struck: 0,
@@ -297,6 +300,7 @@ impl Ranks {
             self.life_ends(life, true)?;
         }
         self.locks_follow();
+        self.check_opens()?;
         match self.phase {
             Phase::Begin if self.all_serve() => {
                 self.phase = Phase::Faults;

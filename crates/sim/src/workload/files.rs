@@ -75,7 +75,8 @@ impl Workload {
         })
     }
 
-    pub(super) fn lock(&mut self, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+    /// Gives back what is locked, half of the time.
+    fn unlock(&mut self, known: &mut Knowledge) -> Option<Request> {
         if !known.locks.is_empty() && self.rng.chance(1, 2) {
             let at = self.rng.index(known.locks.len());
             let (node, lock) = known.locks.swap_remove(at);
@@ -89,19 +90,23 @@ impl Workload {
                 Request::SetLock { node, lock, wait: false }
             });
         }
-        self.lock_of(None, known, tree)
+        None
     }
 
-    /// The same; what is not given back is of that file, if there is one.
-    pub fn lock_at(&mut self, hot: Option<NodeRef>, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
-        if hot.is_some() { self.lock_of(hot, known, tree) } else { self.lock(known, tree) }
+    pub(super) fn lock(&mut self, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        if let Some(request) = self.unlock(known) {
+            return Some(request);
+        }
+        let node = self.of_kind(known, tree, FileKind::Regular)?;
+        Some(self.lock_of(node, known))
     }
 
-    fn lock_of(&mut self, hot: Option<NodeRef>, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
-        let node = match hot {
-            Some(node) => node,
-            None => self.of_kind(known, tree, FileKind::Regular)?,
-        };
+    /// Of that file, if it gives nothing back.
+    pub fn lock_at(&mut self, node: Option<NodeRef>, known: &mut Knowledge) -> Option<Request> {
+        self.unlock(known).or_else(|| Some(self.lock_of(node?, known)))
+    }
+
+    fn lock_of(&mut self, node: NodeRef, known: &mut Knowledge) -> Request {
         let flock = self.rng.chance(1, 2);
         let start = if flock { 0 } else { self.rng.below(4) * 10 };
         let end = if flock { u64::MAX } else { start + 9 + self.rng.below(2) * 10 };
@@ -109,9 +114,9 @@ impl Workload {
         let owner = 1 + self.rng.below(2);
         let lock = LockSpec { flock, owner, kind, start, end, pid: owner as u32 };
         if self.rng.chance(1, 5) {
-            return Some(Request::TestLock { node, lock });
+            return Request::TestLock { node, lock };
         }
         known.locks.push((node, lock));
-        Some(Request::SetLock { node, lock, wait: self.rng.chance(1, 2) })
+        Request::SetLock { node, lock, wait: self.rng.chance(1, 2) }
     }
 }

@@ -120,10 +120,28 @@ fn what_is_held_at_a_rank_that_goes_is_looked_for() {
     assert_eq!(again(&mut bench, 0), [(Ino(8001), 1, 0)]);
 }
 
+/// Found by the simulator (seed 133 of several ranks): the rank of a copy's target was asked, in whose books nothing was lost.
+#[test]
+fn a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank() {
+    let (mut bench, file) = with_held();
+    bench.router.each_client().for_each(|client| client.recover_clean());
+    let refused = ServerMsg::Refused { errno: Errno::ESTALE.0 as u32, reason: "evicted".to_owned() };
+    bench.say(0, refused);
+    bench.step(Input::Connected { rank: RankId(0) });
+    bench.welcome(0, 6, false);
+    bench.step(Input::Connected { rank: RankId(1) });
+    bench.welcome(1, 6, false);
+    let target = NodeRef { ino: Ino(8002), parent: PINNED.ino, hash: proto::NameHash(3) };
+    let copy = Request::CopyRange { source: file, source_offset: 0, target, target_offset: 0, len: 1 };
+    let said = bench.call(3, copy);
+    assert_eq!((said.answers(), said.asked(1)), (vec![(3, Err(Errno::EIO))], vec![]));
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 3] = [
+        ("client_lost_where_it_was", a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank),
         ("client_keeps_old_books", what_is_held_is_in_the_books_of_whoever_answers_for_it),
         ("client_asks_where_the_name_was", a_file_without_a_name_is_asked_for_where_it_was_opened),
     ];

@@ -216,6 +216,26 @@ fn what_was_reclaimed_is_found_before_anything_moves() {
     assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
+/// Found by the simulator (seeds 102 and 168 of several ranks): what is locked and not open may leave the cache. When something was to
+/// move it was looked for without a place to look at, was nowhere, and that was taken for another rank's: the lock ended.
+#[test]
+fn what_is_locked_and_left_the_cache_keeps_its_lock() {
+    let mut c = Cluster::new();
+    let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    c.drop_cache(0);
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let request = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.ask(0, request), Answered::Outcome(Err(Errno::EAGAIN)));
+    c.drop_cache(0);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(c.is_locked(file));
+}
+
 /// Found by review: the cache knew the file, from the journal or from where its client had seen it, and nothing of what is above it. It was
 /// taken for one below whatever moves, and handed over with that: somebody else got its lock, and its bytes went with its name.
 fn stays_where_it_is(whole: bool) {
@@ -476,7 +496,8 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 13] = [
+    let defects: [(&str, fn()); 14] = [
+        ("mds_nowhere_is_elsewhere", what_is_locked_and_left_the_cache_keeps_its_lock),
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
         ("mds_unknown_is_below", what_is_open_elsewhere_does_not_go_along),
