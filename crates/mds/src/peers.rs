@@ -203,6 +203,7 @@ impl Rank {
         if self.peers.asks.is_empty() {
             return;
         }
+        self.ask_others(now, out);
         let mut unknown = BTreeSet::new();
         for asking in self.peers.asks.values_mut().filter(|asking| asking.tid.is_none()) {
             match self.peers.links.get(&asking.rank) {
@@ -220,6 +221,36 @@ impl Rank {
         }
         for rank in unknown {
             self.greet(rank, out);
+        }
+    }
+
+    /// What is to be asked of a rank that the map does not have is asked of others, as if it had said that it is not its own: by this map it
+    /// is not. It went when it had carried out all that it had reserved.
+    fn ask_others(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if stdx::mutant!("mds_asks_who_is_gone") {
+            return;
+        }
+        let Some(map) = self.view.territory.map() else { return };
+        let is_absent =
+            |(_, asking): &(&Ask, &Asking)| asking.tid.is_none() && !map.ranks.contains_key(&asking.rank);
+        let absent = self.peers.asks.iter().filter(is_absent).map(|(ask, asking)| (*ask, asking.rank));
+        for (ask, rank) in absent.collect::<Vec<_>>() {
+            match ask {
+                Ask::Settle(..) => {
+                    self.peers.end_ask(ask);
+                    self.share_told(now, ask, Ok(Reply::Ok), out);
+                }
+                Ask::Replica(_)
+                | Ask::Facts(_)
+                | Ask::Totals(_)
+                | Ask::Linked(_)
+                | Ask::Hand(..)
+                | Ask::SetTimes(..)
+                | Ask::Opened(..)
+                | Ask::Share(..) => self.is_elsewhere(now, ask, (rank, None), out),
+                // By the same map the move is over, and what a leader decided that is not there any more everybody has acknowledged.
+                Ask::Sessions(_) | Ask::Holders(..) | Ask::Outcome(_) => {}
+            }
         }
     }
 
@@ -527,6 +558,17 @@ impl Rank {
             // One of both has not heard of the other's map: nobody knows yet.
             return self.ask_again(now, ask, from.0);
         }
+        self.is_elsewhere(now, ask, (from.0, owner), out);
+    }
+
+    /// By the map of now a rank has not what it was asked for; perhaps it knows who has.
+    fn is_elsewhere(
+        &mut self,
+        now: Now,
+        ask: Ask,
+        (from, owner): (RankId, Option<RankId>),
+        out: &mut Outbox<Output>,
+    ) {
         if let Ask::Share(op, rank) = ask {
             return self.share_elsewhere(op, rank, owner, out);
         }
@@ -544,7 +586,7 @@ impl Rank {
             (_, _) => false,
         };
         if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {
-            asking.by.insert(from.0);
+            asking.by.insert(from);
             let by = asking.by.clone();
             if let Some(next) = self.next_to_ask(owner, &by) {
                 return self.ask_again(now, ask, next);

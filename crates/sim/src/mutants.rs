@@ -280,6 +280,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A rank that stops, and lives again before a map without it is out.
     ("client_resumes_who_went", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    // A rank that goes, and a client whose session was ended there.
+    ("client_numbered_by_who_goes", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     // A sync of a directory in which another rank has changed something early.
     ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.

@@ -2,8 +2,8 @@
 //!
 //! Absent: how one rank's part is resumed (`machine/session.rs`).
 
-use super::Out;
 use super::many::{Life, Many};
+use super::{FIRST, Out};
 use crate::machine::Client;
 use crate::output::Output;
 use proto::message::JoinToken;
@@ -62,7 +62,8 @@ impl Many {
     }
 
     /// A rank has said that the session is over. It is so everywhere, and goes on everywhere in the one that takes its place. While
-    /// that has no number only this rank is greeted.
+    /// that has no number only the first rank is greeted: any other may go, and then refuses whoever is unknown, or be gone, of which
+    /// nobody tells who is connected to nobody.
     fn over_elsewhere(&mut self, rank: RankId, next: (SessionId, JoinToken), out: &mut Out) {
         for at in 0..self.clients.len() {
             let other = self.clients[at].rank();
@@ -74,6 +75,10 @@ impl Many {
             if next.0 == NONE {
                 out.push(Output::Disconnect { rank: other });
             }
+        }
+        if next.0 == NONE && rank != FIRST && !stdx::mutant!("client_numbered_by_who_goes") {
+            out.push(Output::Disconnect { rank });
+            out.push(Output::Connect { rank: FIRST });
         }
     }
 

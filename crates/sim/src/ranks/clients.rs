@@ -260,6 +260,13 @@ impl Ranks {
             }
         }
         text.push_str(&format!("\n  transactions: {}", self.judge.unsettled()));
+        let nameless = self.judge.tree().nodes.values().filter(|node| !node.is_dir() && node.nlink == 0);
+        let nameless: Vec<_> = nameless.map(|node| node.ino.0).collect();
+        let awake = self.seat.is_awake(self.now);
+        let serve = self.all_serve();
+        text.push_str(&format!(
+            "\n  without a name {nameless:?} coordinator awake {awake} all serve {serve}"
+        ));
         if let Some(map) = &self.seat.map {
             let moving = map.entries.iter().filter(|(_, entry)| entry.moving.is_some());
             text.push_str(&format!("\n  map {} moving {:?}", map.version, moving.collect::<Vec<_>>()));

@@ -137,6 +137,35 @@ fn what_was_performed_at_a_rank_that_went_is_not_lost_silently() {
     assert_eq!((bench.router.waiting().count(), bench.router.session()), (0, SessionId(5)));
 }
 
+/// What broke: the session of a client was ended at a rank that goes, and the client greeted that one for a number, and nobody else. It
+/// refuses whoever is unknown; and when it was gone nobody said so. All calls waited for ever.
+#[test]
+fn the_first_rank_says_the_number_of_a_session_that_takes_the_place_of_one() {
+    let mut bench = Bench::of_two();
+    bench.router.each_client().for_each(|client| client.recover_clean());
+    let file = attr(8001, PINNED.ino);
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: file, new: true }));
+    let evicted = ServerMsg::Refused { errno: Errno::ESTALE.0 as u32, reason: "evicted".to_owned() };
+    let said = bench.say(1, evicted);
+    for rank in [RankId(0), RankId(1)] {
+        assert!(said.has(&Output::Disconnect { rank }) && !bench.router.is_linked(rank));
+    }
+    assert_eq!(said.0.last(), Some(&Output::Connect { rank: RankId(0) }));
+    let said = bench.step(Input::Connected { rank: RankId(0) });
+    assert_eq!(said.sent(0).iter().map(|message| hello(message).0).collect::<Vec<_>>(), [0]);
+    assert!(connects(&bench.welcome(0, 6, false)), "something is open there");
+    // It goes by now.
+    bench.say(0, said_map(&going(3, true)));
+    bench.step(Input::Connected { rank: RankId(1) });
+    bench.say(1, refused());
+    let said = bench.call(2, lookup(PINNED, "b"));
+    assert_eq!((said.asked(0), bench.router.session()), (vec![1], SessionId(6)));
+    let said = bench.say(0, said_map(&going(4, false)));
+    let open = |m: &ClientMsg| matches!(m, ClientMsg::Reclaim { node, .. } if node.ino == file.ino);
+    assert!(said.sent(0).iter().any(open), "{:?}", said.0);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn a_client_that_greets_who_goes_is_caught() {
@@ -155,7 +184,11 @@ fn a_client_that_greets_who_goes_is_caught() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_who_joins_again_are_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 3] = [
+        (
+            "client_numbered_by_who_goes",
+            the_first_rank_says_the_number_of_a_session_that_takes_the_place_of_one,
+        ),
         ("client_resumes_who_went", a_rank_that_went_and_lives_again_is_joined_again),
         ("client_rejoins_silently", what_was_performed_at_a_rank_that_went_is_not_lost_silently),
     ];
