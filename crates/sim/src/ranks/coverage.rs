@@ -7,17 +7,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 41] = [
+const EVENTS: [&str; 64] = [
     "answers of clients by themselves",
+    "bal_rank_mask changed",
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
+    "dir.bal.mask set",
+    "dir.pin.distributed set",
+    "dir.pin.random set",
+    "dir.placement set",
+    "directories made that slots place",
+    "directories made that take policies",
+    "directories made whose content is another rank's",
     "directories merged",
     "directories merged by themselves",
     "directories spread",
     "directories spread by themselves",
     "directories that are hot spread",
+    "directories that slots place spread by themselves",
     "directories told by parts",
+    "entries switched from outside of the mask",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -29,6 +39,7 @@ const EVENTS: [&str; 41] = [
     "fault: process",
     "fault: rank failed by an operator",
     "fault: session evicted",
+    "faults while slots move",
     "faults while something moves",
     "lives begun",
     "lives that a fence ended",
@@ -38,14 +49,26 @@ const EVENTS: [&str; 41] = [
     "moves switched",
     "opens and locks that came with a transaction",
     "pins",
+    "pins carried out later",
+    "pins of -1",
     "pins refused",
+    "pins removed",
+    "pins that are due looked at in the end",
     "pins that cannot be now (EBUSY)",
+    "pins to a rank that is not there",
+    "placement of the file system changed",
+    "policies read",
+    "policies refused",
+    "policies removed",
     "power failed in a journal operation",
+    "rank_weight changed",
     "ranks added",
     "recalls",
     "requests sent away",
     "reservations that came to nothing",
+    "runs of slots switched",
     "sessions lost",
+    "slots switched that place a directory",
     "transactions of several ranks",
     "units switched",
     "wishes refused",
@@ -110,6 +133,10 @@ impl Ranks {
         all.add_to("directories spread", self.judge.spreads);
         all.add_to("directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
+        let made = self.judge.made;
+        all.add_to("directories made that slots place", made.placed);
+        all.add_to("directories made whose content is another rank's", made.newborn);
+        all.add_to("directories made that take policies", made.taken);
         all.add_to("reservations that came to nothing", self.judge.released);
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
         all

@@ -41,6 +41,10 @@ pub(super) enum Fault {
     Checkpoint,
     /// One more rank.
     Grow,
+    /// An operator changes the placement of the file system, the balancer's ranks, or what ranks are to have (`placing.rs`).
+    Placement,
+    Mask,
+    Weight,
 }
 
 pub(super) const ALL: [Fault; 14] = [
@@ -77,6 +81,9 @@ impl Fault {
             Self::Warmup => "warming asked for",
             Self::Checkpoint => "checkpoints asked for",
             Self::Grow => "ranks added",
+            Self::Placement => "placement of the file system changed",
+            Self::Mask => "bal_rank_mask changed",
+            Self::Weight => "rank_weight changed",
         }
     }
 
@@ -104,13 +111,13 @@ impl Ranks {
         self.struck += 1;
         if self.strike(fault)? {
             self.coverage.count(fault.name());
-            let moving = self
-                .seat
-                .map
-                .as_ref()
-                .is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some()));
-            if moving {
+            let map = self.seat.map.as_ref();
+            if map.is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some())) {
                 self.coverage.count("faults while something moves");
+            }
+            let map = self.seat.map.as_ref();
+            if map.is_some_and(|map| map.slots.runs().any(|(_, slot)| slot.moving.is_some())) {
+                self.coverage.count("faults while slots move");
             }
         }
         Ok(())
@@ -182,6 +189,7 @@ impl Ranks {
                 let ranks = self.plan.ranks;
                 self.command(Command::SetMaxMds(ranks))?;
             }
+            Fault::Placement | Fault::Mask | Fault::Weight => self.operator_places(fault)?,
         }
         Ok(true)
     }

@@ -15,6 +15,7 @@ mod judge;
 mod links;
 mod lives;
 mod places;
+mod placing;
 mod plan;
 mod seat;
 
@@ -107,6 +108,7 @@ pub struct Ranks {
     issued: u64,
     workload: Workload,
     judge: Judge,
+    placed: placing::Placed,
     phase: Phase,
     struck: u64,
     healed_at: u64,
@@ -179,6 +181,7 @@ impl Ranks {
             issued: 0,
             workload: Workload::new(rng.fork(), plan.hash_seed),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
+            placed: placing::Placed::default(),
             phase: Phase::Begin,
             struck: 0,
             healed_at: 0,
@@ -199,6 +202,7 @@ impl Ranks {
         }
         let ranks = self.plan.ranks;
         self.command(mds::coordinator::Command::SetMaxMds(ranks))?;
+        self.placing_begins()?;
         for client in 0..self.plan.clients {
             self.client_is_born(client);
         }

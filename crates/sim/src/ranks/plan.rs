@@ -3,6 +3,7 @@
 //! Absent: dice during the run.
 
 use super::faults::Fault;
+use super::placing::Placing;
 use client::ClientConfig;
 use mds::RankConfig;
 use proto::caps::Bits;
@@ -45,6 +46,8 @@ pub(super) struct Plan {
     pub(super) pin_one_in: u64,
     /// One of so many spreads one; 0: none is ever spread.
     pub(super) spread_one_in: u64,
+    /// Placement by slots, and policies.
+    pub(super) placing: Placing,
     /// Clients close what they have open, half of the time.
     pub(super) tidy: bool,
     pub(super) turn_ns: u64,
@@ -57,7 +60,10 @@ impl Plan {
     pub(super) fn any(rng: &mut Prng) -> Self {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        let kinds = Fault::some(rng);
+        let mut kinds = Fault::some(rng);
+        let placing =
+            Placing::any(u64::from_le_bytes(seed[..8].try_into().unwrap_or_default()), !kinds.is_empty());
+        kinds.extend(&placing.kinds);
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let many = some(&[5, 6, 7, 8]);
         let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
@@ -82,6 +88,7 @@ impl Plan {
             tiny_cache: some(&[0, 1]) == 1,
             pin_one_in: some(&[6, 15, 40]),
             spread_one_in: some(&[0, 10, 25, 60]),
+            placing,
             tidy: some(&[0, 1, 1, 1]) == 1,
             turn_ns: some(&[200 * MS, SECOND]),
             small_file_bytes: some(&[0, 1000, 4096]) as u32,
@@ -99,7 +106,8 @@ impl Plan {
         (config.split_size, config.merge_size, config.limits.hot_names) = (3, 2, 0);
         (config.split_reads, config.split_writes) = (16, 8);
         // Of directories that nobody spreads some runs have none at all.
-        config.spread_unplaced = self.spread_one_in > 0;
+        config.spread_unplaced = self.spread_one_in > 0 && !self.placing.only_placed;
+        config.limits.random_max = 1.0;
         if !self.tiny_cache {
             config.cache_bytes = 64 << 20;
             config.journal_bytes = 256 << 10;
