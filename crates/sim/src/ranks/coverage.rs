@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 64] = [
+const EVENTS: [&str; 67] = [
     "answers of clients by themselves",
     "bal_rank_mask changed",
     "calls asked of several ranks",
@@ -22,6 +22,7 @@ const EVENTS: [&str; 64] = [
     "directories made whose content is another rank's",
     "directories merged",
     "directories merged by themselves",
+    "directories moved by an operator",
     "directories spread",
     "directories spread by themselves",
     "directories that are hot spread",
@@ -45,6 +46,7 @@ const EVENTS: [&str; 64] = [
     "lives that a fence ended",
     "merges by themselves given up",
     "messages between ranks",
+    "moves given up by an operator",
     "moves sealed",
     "moves switched",
     "opens and locks that came with a transaction",
@@ -68,6 +70,7 @@ const EVENTS: [&str; 64] = [
     "reservations that came to nothing",
     "runs of slots switched",
     "sessions lost",
+    "slots moved by an operator",
     "slots switched that place a directory",
     "transactions of several ranks",
     "units switched",

@@ -45,6 +45,10 @@ pub(super) enum Fault {
     Placement,
     Mask,
     Weight,
+    /// He moves a directory, or slots, or gives a move up.
+    MoveDir,
+    MoveSlots,
+    CancelMove,
 }
 
 pub(super) const ALL: [Fault; 14] = [
@@ -84,6 +88,9 @@ impl Fault {
             Self::Placement => "placement of the file system changed",
             Self::Mask => "bal_rank_mask changed",
             Self::Weight => "rank_weight changed",
+            Self::MoveDir => "directories moved by an operator",
+            Self::MoveSlots => "slots moved by an operator",
+            Self::CancelMove => "moves given up by an operator",
         }
     }
 
@@ -190,6 +197,9 @@ impl Ranks {
                 self.command(Command::SetMaxMds(ranks))?;
             }
             Fault::Placement | Fault::Mask | Fault::Weight => self.operator_places(fault)?,
+            Fault::MoveDir => return self.operator_moves_a_directory(),
+            Fault::MoveSlots => return self.operator_moves_slots(),
+            Fault::CancelMove => return self.operator_gives_up(),
         }
         Ok(true)
     }

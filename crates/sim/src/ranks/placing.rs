@@ -8,7 +8,7 @@ use super::judge::placing::misplaced;
 use super::judge::policies::{Policy, is_change, policy_of};
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
-use mds::coordinator::Command;
+use mds::coordinator::{Command, Moved};
 use proto::cluster::{ClusterMap, Mask, Policy as EntryPolicy, SLOTS, Unit, WEIGHT, WEIGHT_MAX};
 use proto::ids::RankId;
 use proto::reply::Outcome;
@@ -49,7 +49,14 @@ impl Placing {
         if rng.chance(1, 2) {
             return Self::default();
         }
-        let kinds = [Fault::Placement, Fault::Mask, Fault::Weight];
+        let kinds = [
+            Fault::Placement,
+            Fault::Mask,
+            Fault::Weight,
+            Fault::MoveDir,
+            Fault::MoveSlots,
+            Fault::CancelMove,
+        ];
         let wanted = faults || rng.chance(1, 2);
         Self {
             hash: rng.chance(1, 2),
@@ -104,6 +111,45 @@ impl Ranks {
                 some.fold(Mask::NONE, Mask::with)
             }
         }
+    }
+
+    /// A directory is to have its content at some rank; what governs it counts as it is now.
+    pub(super) fn operator_moves_a_directory(&mut self) -> Verdict<bool> {
+        let tree = self.judge.tree();
+        let dirs: Vec<Ino> = tree.nodes.values().filter(|node| node.is_dir()).map(|node| node.ino).collect();
+        let dir = dirs[self.rng.index(dirs.len())];
+        let Some(governing) = self.judge.governing(dir) else { return Ok(false) };
+        let unit = Unit { dir, frag: Frag::WHOLE };
+        self.operator_moves(Moved::Unit { unit, governing })
+    }
+
+    /// A few neighbouring slots of one rank, of which one places a directory.
+    pub(super) fn operator_moves_slots(&mut self) -> Verdict<bool> {
+        let placed = self.judge.placed_slots();
+        let Some(first) = placed.get(self.rng.index(placed.len())).copied() else { return Ok(false) };
+        let Some(map) = self.seat.map.clone() else { return Ok(false) };
+        let run = map.slots.runs().find(|(range, _)| range.contains(&first));
+        let Some((range, slot)) = run else { return Ok(false) };
+        let count = (1 + self.rng.below(4) as u16).min(range.end - first);
+        self.operator_moves(Moved::Slots { first, count, version: slot.version })
+    }
+
+    fn operator_moves(&mut self, moved: Moved) -> Verdict<bool> {
+        let to = RankId(self.rng.below(u64::from(self.plan.ranks)) as u16);
+        self.trace.event(self.now, "command", to.0.into(), || format!("move {moved:?} to rank {}", to.0));
+        self.command(Command::Move { moved, to })?;
+        Ok(true)
+    }
+
+    pub(super) fn operator_gives_up(&mut self) -> Verdict<bool> {
+        let Some(map) = self.seat.map.clone() else { return Ok(false) };
+        let entries = map.entries.values().filter_map(|entry| entry.moving);
+        let slots = map.slots.runs().filter_map(|(_, slot)| slot.moving);
+        let moves: Vec<_> = entries.chain(slots).map(|moving| moving.id).collect();
+        let Some(id) = moves.get(self.rng.index(moves.len())).copied() else { return Ok(false) };
+        self.trace.event(self.now, "command", id.0, || format!("cancel move {}", id.0));
+        self.command(Command::CancelMove(id))?;
+        Ok(true)
     }
 
     /// A call about placement instead of any other.

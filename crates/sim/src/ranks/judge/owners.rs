@@ -7,6 +7,7 @@ use super::Judge;
 use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
+use mds::coordinator::{Governing, Holder};
 use proto::cluster::{ClusterMap, MoveId, SLOTS, Unit};
 use proto::header::Spread;
 use proto::holder::take_holders;
@@ -280,6 +281,21 @@ impl Judge {
     /// Whether a directory's content, or a name of it, goes with that unit.
     pub(super) fn goes_with(&self, top: &Part, dir: Ino, of: Of) -> bool {
         top.has(self.owners.governing((dir, of), self.tree()))
+    }
+
+    /// What governs a directory's content, as whoever asks the coordinator for a move says it.
+    pub(in crate::ranks) fn governing(&self, dir: Ino) -> Option<Governing> {
+        let map = self.owners.map.as_ref()?;
+        let (by, version) = match self.owners.governing((dir, Of::Whole), self.tree()) {
+            By::Entry(unit) => (Holder::Entry(unit), map.entries.get(&unit)?.version),
+            By::Slot(number) => (Holder::Slot(number), map.slots.get(number).version),
+        };
+        Some(Governing { by, version })
+    }
+
+    /// The slots of directories that slots place.
+    pub(in crate::ranks) fn placed_slots(&self) -> Vec<u16> {
+        self.tree().nodes.values().filter(|node| node.placed).map(|node| slot_of(node.ino)).collect()
     }
 
     /// Directories that these slots place.
