@@ -136,6 +136,11 @@ impl Workload {
         }
     }
 
+    /// A request of that kind alone, if there can be one.
+    pub fn only(&mut self, kind: &str, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        self.make(kind, known, tree)
+    }
+
     /// One of these, by weight.
     fn weighed(&mut self, kinds: &[(&'static str, u64)]) -> &'static str {
         let total = kinds.iter().map(|(_, weight)| weight).sum();

@@ -7,8 +7,9 @@ use crate::model::records::{Key, Records};
 use crate::model::tree::{Node, Tree};
 use proto::Ino;
 use proto::dentry::DentryValue;
-use proto::ids::{Frag, NameHash, RankId};
-use proto::inode::InodeRecord;
+use proto::header::FragHeader;
+use proto::ids::{Frag, NameHash, RankId, Version};
+use proto::inode::{InodeCore, InodeRecord, Policies, flags};
 use proto::name::name_hash;
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::hash::HashSeed;
@@ -100,7 +101,7 @@ impl Walk<'_> {
         same("btime", node.btime, core.btime)?;
         let (mut mtime, mut ctime) = (core.mtime, core.ctime);
         if node.is_dir() {
-            let header = self.records.totals(node.ino);
+            let header = self.records.totals(node.ino).or_else(|| newborn(core));
             let header = header.ok_or_else(|| format!("directory {} has no header", node.ino.0))?;
             (mtime, ctime) = (mtime.max(header.mtime), ctime.max(header.mtime));
         } else {
@@ -117,6 +118,8 @@ impl Walk<'_> {
         if found != wanted {
             return Err(format!("xattrs {found:?} instead of {wanted:?}"));
         }
+        let none = Policies::default();
+        same("policies", &node.policies, ext.map_or(&none, |ext| &ext.policies))?;
         same("target", node.target.as_deref(), ext.and_then(|ext| ext.symlink.as_deref()))?;
         same("rdev", node.rdev, ext.map_or(0, |ext| ext.rdev))
     }
@@ -152,6 +155,9 @@ impl Walk<'_> {
         let (entries, subdirs) = self.counts.get(&node.ino).copied().unwrap_or_default();
         if (entries, subdirs) != (node.entries.len() as u64, u64::from(self.tree.subdirs(node))) {
             return Err(format!("directory {} has {entries} entries, {subdirs} subdirectories", node.ino.0));
+        }
+        if node.newborn && self.records.header(node.ino).is_none() {
+            return same("names of a newborn directory", 0, entries);
         }
         let Some(spread) = self.records.spread(node.ino) else {
             return self.header((node.ino, Frag::WHOLE), (entries, subdirs));
@@ -201,6 +207,13 @@ impl Walk<'_> {
 #[must_use]
 pub fn is_orphans(dir: Ino) -> bool {
     dir.is_reserved() && dir >= Ino::orphans(RankId(0))
+}
+
+/// What a directory shows that was made where its content is not, as long as nobody has changed anything in it.
+#[must_use]
+pub fn newborn(core: &InodeCore) -> Option<FragHeader> {
+    let born = FragHeader { version: Version(1), change: 1, mtime: core.btime, ..FragHeader::default() };
+    (core.flags & flags::NEWBORN != 0).then_some(born)
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, found: T) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! Absent: file bytes (`bytes.rs`), the rules of operations (`rules.rs`), everything PandoFS-specific.
 
 use proto::attr::FileKind;
+use proto::inode::Policies;
 use proto::{Attr, Ino, NameHash};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -41,6 +42,11 @@ pub struct Node {
     pub home: (Ino, NameHash),
     pub change: u64,
     pub listing: u64,
+    /// Of a directory, with several ranks: what was asked for about directories that are made in it; whether slots place it; whether
+    /// it was made without a header.
+    pub policies: Policies,
+    pub placed: bool,
+    pub newborn: bool,
 }
 
 impl Node {
@@ -88,6 +94,9 @@ impl Node {
             home: (Ino::NONE, NameHash(0)),
             change: 0,
             listing: 0,
+            policies: Policies::default(),
+            placed: false,
+            newborn: false,
         }
     }
 }
@@ -170,7 +179,7 @@ impl Tree {
             change: node.change.wrapping_add(node.listing),
             parent: node.home.0,
             hash: node.home.1,
-            has_xattrs: !node.xattrs.is_empty(),
+            has_xattrs: !node.xattrs.is_empty() || node.policies.places(),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::clients::Busy;
 use super::event::Event;
-use super::judge::{Asked, Key, refusals};
+use super::judge::{Asked, Key};
 use super::{PIN, Phase, Ranks};
 use crate::model::judge::Verdict;
 use crate::trace::fold;
@@ -28,6 +28,9 @@ impl Ranks {
             return Ok(());
         }
         self.issued += 1;
+        if let Some((kind, cred, request)) = self.placing_call(client) {
+            return self.start(client, kind, cred, request);
+        }
         if self.rng.chance(1, self.plan.pin_one_in)
             && let Some(request) = self.pin(client)
         {
@@ -171,13 +174,7 @@ impl Ranks {
         self.judge.heard(&keys, &busy.asked, &outcome)?;
         self.lock_answered(client, call, &busy, &outcome)?;
         self.open_answered(client, call, &busy, &outcome)?;
-        if refusals::is_pin(&busy.asked.request) {
-            self.coverage.count(match &outcome {
-                Ok(_) => "pins",
-                Err(Errno::EBUSY) => "pins that cannot be now (EBUSY)",
-                Err(_) => "pins refused",
-            });
-        }
+        self.count_policy(&busy.asked.request, &outcome);
         if keys.len() > 1 {
             self.coverage.count("calls asked of several ranks");
         }

@@ -269,6 +269,7 @@ impl Ranks {
         ));
         if let Some(map) = &self.seat.map {
             let moving = map.entries.iter().filter(|(_, entry)| entry.moving.is_some());
+            text.push_str(&format!("\n  not in place: {:?}", self.not_in_place()));
             text.push_str(&format!("\n  map {} moving {:?}", map.version, moving.collect::<Vec<_>>()));
         }
         text

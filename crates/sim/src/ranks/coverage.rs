@@ -9,20 +9,31 @@ use std::fmt;
 /// What must happen in a sweep.
 const EVENTS: &[&str] = &[
     "answers of clients by themselves",
+    "bal_rank_mask changed",
     "calls asked of several ranks",
     "calls refused for locks that were lost",
     "changes and names covered by syncs",
     "checkpoints asked for",
     "daemons dismissed",
+    "dir.bal.mask set",
+    "dir.pin.distributed set",
+    "dir.pin.random set",
+    "dir.placement set",
+    "directories made that slots place",
+    "directories made that take policies",
+    "directories made whose content is another rank's",
     "directories merged",
     "directories merged by themselves",
+    "directories moved by an operator",
     "directories spread",
     "directories spread by themselves",
     "directories of several ranks synced",
     "directories synced",
     "directories that are hot spread",
+    "directories that slots place spread by themselves",
     "directories told by parts",
     "fault: another number of ranks wanted",
+    "entries switched from outside of the mask",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -35,6 +46,7 @@ const EVENTS: &[&str] = &[
     "fault: rank failed by an operator",
     "fault: session evicted",
     "faults at a rank that goes",
+    "faults while slots move",
     "faults while something moves",
     "fewer ranks wanted",
     "lives begun",
@@ -52,14 +64,25 @@ const EVENTS: &[&str] = &[
     "merges by themselves given up",
     "messages between ranks",
     "more ranks wanted again",
+    "moves given up by an operator",
     "moves sealed",
     "moves switched",
     "opens and locks that came with a transaction",
     "pins",
+    "pins carried out later",
+    "pins of -1",
     "pins refused",
+    "pins removed",
+    "pins that are due looked at in the end",
     "pins that cannot be now (EBUSY)",
+    "pins to a rank that is not there",
+    "placement of the file system changed",
+    "policies read",
+    "policies refused",
+    "policies removed",
     "power failed in a journal operation",
     "power of all ranks behind a sync",
+    "rank_weight changed",
     "ranks added",
     "ranks gone",
     "ranks that came again",
@@ -67,7 +90,10 @@ const EVENTS: &[&str] = &[
     "recalls",
     "requests sent away",
     "reservations that came to nothing",
+    "runs of slots switched",
     "sessions lost",
+    "slots moved by an operator",
+    "slots switched that place a directory",
     "transactions of several ranks",
     "transactions of several ranks covered by syncs",
     "units switched",
@@ -135,6 +161,10 @@ impl Ranks {
         all.add_to("directories spread", self.judge.spreads);
         all.add_to("directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
+        let made = self.judge.made;
+        all.add_to("directories made that slots place", made.placed);
+        all.add_to("directories made whose content is another rank's", made.newborn);
+        all.add_to("directories made that take policies", made.taken);
         all.add_to("reservations that came to nothing", self.judge.released);
         self.judge.synced().into_iter().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));

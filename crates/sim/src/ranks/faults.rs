@@ -43,6 +43,14 @@ pub(super) enum Fault {
     Grow,
     /// Fewer ranks, or more again.
     Shrink,
+    /// An operator changes the placement of the file system, the balancer's ranks, or what ranks are to have (`placing.rs`).
+    Placement,
+    Mask,
+    Weight,
+    /// He moves a directory, or slots, or gives a move up.
+    MoveDir,
+    MoveSlots,
+    CancelMove,
 }
 
 pub(super) const ALL: [Fault; 14] = [
@@ -80,6 +88,12 @@ impl Fault {
             Self::Checkpoint => "checkpoints asked for",
             Self::Grow => "ranks added",
             Self::Shrink => "fault: another number of ranks wanted",
+            Self::Placement => "placement of the file system changed",
+            Self::Mask => "bal_rank_mask changed",
+            Self::Weight => "rank_weight changed",
+            Self::MoveDir => "directories moved by an operator",
+            Self::MoveSlots => "slots moved by an operator",
+            Self::CancelMove => "moves given up by an operator",
         }
     }
 
@@ -107,13 +121,13 @@ impl Ranks {
         self.struck += 1;
         if self.strike(fault)? {
             self.coverage.count(fault.name());
-            let moving = self
-                .seat
-                .map
-                .as_ref()
-                .is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some()));
-            if moving {
+            let map = self.seat.map.as_ref();
+            if map.is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some())) {
                 self.coverage.count("faults while something moves");
+            }
+            let map = self.seat.map.as_ref();
+            if map.is_some_and(|map| map.slots.runs().any(|(_, slot)| slot.moving.is_some())) {
+                self.coverage.count("faults while slots move");
             }
         }
         Ok(())
@@ -187,6 +201,10 @@ impl Ranks {
                 let ranks = self.plan.ranks;
                 self.command(Command::SetMaxMds(ranks))?;
             }
+            Fault::Placement | Fault::Mask | Fault::Weight => self.operator_places(fault)?,
+            Fault::MoveDir => return self.operator_moves_a_directory(),
+            Fault::MoveSlots => return self.operator_moves_slots(),
+            Fault::CancelMove => return self.operator_gives_up(),
         }
         Ok(true)
     }

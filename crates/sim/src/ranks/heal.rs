@@ -45,22 +45,20 @@ impl Ranks {
                     _ => Request::GetAttr { node: root },
                 };
                 self.start(client, "probe", Cred::ROOT, request)?;
+            } else if client == 0 && self.looks_at_pins(client)? {
+                continue;
             } else {
                 self.step_client(client, ClientInput::Close)?;
             }
         }
         let quiet = self.clients.iter().all(|slot| slot.closed);
         let orphans = self.judge.tree().nodes.values().any(|node| !node.is_dir() && node.nlink == 0);
-        let moving = self
-            .seat
-            .map
-            .as_ref()
-            .is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some()));
+        let placed = quiet && self.not_in_place().is_none();
         // Who still hangs would not stop while the others do, and a coordinator that stands still hears nothing of them: the last faults
         // have to be over.
         let now = self.now;
         let awake = self.seat.is_awake(now) && self.lives.values().all(|life| life.hung_until <= now);
-        if quiet && awake && !orphans && !moving && self.judge.is_settled() && self.all_serve() {
+        if quiet && awake && !orphans && placed && self.judge.is_settled() && self.all_serve() {
             self.phase = Phase::Stop;
             // Before its ranks, as in the server: daemons that stop say nothing any more, and it would call them dead.
             self.seat_ends();

@@ -10,8 +10,10 @@ mod answers;
 mod gone;
 mod history;
 mod numbers;
-mod owners;
+pub(super) mod owners;
 mod parts;
+pub(super) mod placing;
+pub(super) mod policies;
 pub(super) mod refusals;
 mod sessions;
 mod stores;
@@ -24,6 +26,7 @@ use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use numbers::{Given, Numbers};
 use owners::Owners;
+use placing::Made;
 use proto::cluster::Unit;
 use proto::header::Spread;
 use proto::ids::{Position, RankId, SessionId, Tid};
@@ -163,6 +166,7 @@ pub(super) struct Judge {
     pub(super) parted: u64,
     /// Answers of clients by themselves.
     pub(super) own: u64,
+    pub(super) made: Made,
     /// Answers that are legal for now.
     pub(super) refused: BTreeMap<&'static str, u64>,
 }
@@ -206,6 +210,7 @@ impl Judge {
             merged: BTreeMap::new(),
             parted: 0,
             own: 0,
+            made: Made::default(),
             refused: BTreeMap::new(),
         }
     }

@@ -203,6 +203,7 @@ impl Ranks {
             Output::Stopped => return self.stopped(life),
             Output::Note { text, .. } => {
                 self.coverage.count_note(&text);
+                self.count_spread(&text);
                 self.trace.event(self.now, "note", fold(text.as_bytes()), || format!("{life}: {text}"));
                 if is_damage(&text) {
                     return Err(format!("life {life} says: {text}"));

@@ -18,6 +18,7 @@ mod lives;
 mod locks;
 mod opens;
 mod places;
+mod placing;
 mod plan;
 mod seat;
 mod syncs;
@@ -113,6 +114,7 @@ pub struct Ranks {
     book: locks::Book,
     opens: opens::Opens,
     judge: Judge,
+    placed: placing::Placed,
     phase: Phase,
     struck: u64,
     /// Sessions that an operator has ended.
@@ -189,6 +191,7 @@ impl Ranks {
             book: locks::Book::default(),
             opens: opens::Opens::default(),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
+            placed: placing::Placed::default(),
             phase: Phase::Begin,
             struck: 0,
             evicted: BTreeSet::new(),
@@ -210,6 +213,7 @@ impl Ranks {
         }
         let ranks = self.plan.ranks;
         self.command(mds::coordinator::Command::SetMaxMds(ranks))?;
+        self.placing_begins()?;
         for client in 0..self.plan.clients {
             self.client_is_born(client);
         }

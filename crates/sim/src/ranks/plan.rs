@@ -3,6 +3,7 @@
 //! Absent: dice during the run.
 
 use super::faults::Fault;
+use super::placing::Placing;
 use client::ClientConfig;
 use mds::RankConfig;
 use proto::caps::Bits;
@@ -50,6 +51,8 @@ pub(super) struct Plan {
     pub(super) pin_one_in: u64,
     /// One of so many spreads one; 0: none is ever spread.
     pub(super) spread_one_in: u64,
+    /// Placement by slots, and policies.
+    pub(super) placing: Placing,
     /// Clients close what they have open, half of the time.
     pub(super) tidy: bool,
     pub(super) turn_ns: u64,
@@ -77,6 +80,8 @@ impl Plan {
         if shrinks {
             kinds.push(Fault::Shrink);
         }
+        let placing = Placing::any(drawn, !kinds.is_empty());
+        kinds.extend(&placing.kinds);
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let many = some(&[5, 6, 7, 8]);
         let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
@@ -101,6 +106,7 @@ impl Plan {
             tiny_cache: some(&[0, 1]) == 1,
             pin_one_in: some(&[6, 15, 40]),
             spread_one_in: some(&[0, 10, 25, 60]),
+            placing,
             tidy: some(&[0, 1, 1, 1]) == 1,
             turn_ns: some(&[200 * MS, SECOND]),
             small_file_bytes: some(&[0, 1000, 4096]) as u32,
@@ -122,7 +128,8 @@ impl Plan {
         (config.split_size, config.merge_size, config.limits.hot_names) = (3, 2, 0);
         (config.split_reads, config.split_writes) = (16, 8);
         // Of directories that nobody spreads some runs have none at all.
-        config.spread_unplaced = self.spread_one_in > 0;
+        config.spread_unplaced = self.spread_one_in > 0 && !self.placing.only_placed;
+        config.limits.random_max = 1.0;
         if !self.tiny_cache {
             config.cache_bytes = 64 << 20;
             config.journal_bytes = 256 << 10;

@@ -3,6 +3,7 @@
 //! Absent: several coordinators, a registry that fails (`crate::cluster`).
 
 use super::event::{Event, ToPlace};
+use super::judge::owners::Part;
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
 use mds::coordinator::{Command, Coordinator, CoordinatorConfig, Input, Life as Asker, Output, SwapFailure};
@@ -247,26 +248,44 @@ impl Ranks {
         if self.seat.maps.len() > MAPS_KEPT {
             self.seat.maps.pop_first();
         }
-        let changed = map.entries.iter().filter(|(unit, entry)| {
-            let old = before.as_ref().and_then(|old| old.entries.get(unit));
-            old.is_some_and(|old| old.rank != entry.rank)
-        });
-        let moved: Vec<(Unit, RankId)> = changed.map(|(unit, entry)| (*unit, entry.rank)).collect();
-        if !moved.is_empty() {
-            let stored = self.dump()?;
-            for (unit, to) in moved {
-                self.coverage.count("moves switched");
-                if unit.frag != Frag::WHOLE {
-                    self.coverage.count("units switched");
-                }
-                self.trace.event(self.now, "switch", unit.dir.0 ^ unit.frag.prefix, || {
-                    format!("directory {} {} is rank {}'s", unit.dir.0, brief_frag(unit.frag), to.0)
-                });
-                self.judge.check_moved(unit, &stored)?;
-            }
+        if let Some(before) = before {
+            self.switched(&before, &map)?;
         }
         self.judge.has_map(map.clone());
         self.ranks_go(before.as_deref(), &map)
+    }
+
+    /// What a map gives to another rank must be in the store.
+    fn switched(&mut self, before: &ClusterMap, map: &ClusterMap) -> Verdict {
+        let changed = map.entries.iter().filter_map(|(unit, entry)| {
+            let old = before.entries.get(unit).filter(|old| old.rank != entry.rank)?;
+            Some((*unit, old.rank, entry.rank))
+        });
+        let moved: Vec<(Unit, RankId, RankId)> = changed.collect();
+        let slots = Self::slots_switched(before, map);
+        if moved.is_empty() && slots.is_empty() {
+            return Ok(());
+        }
+        let stored = self.dump()?;
+        for (unit, from, to) in moved {
+            self.coverage.count("moves switched");
+            if unit.frag != Frag::WHOLE {
+                self.coverage.count("units switched");
+            }
+            self.trace.event(self.now, "switch", unit.dir.0 ^ unit.frag.prefix, || {
+                format!("directory {} {} is rank {}'s", unit.dir.0, brief_frag(unit.frag), to.0)
+            });
+            self.judge.check_moved(&Part::Unit(unit), &stored)?;
+            self.count_unit(before, unit, (from, to))?;
+        }
+        for (range, to) in slots {
+            self.trace.event(self.now, "switch", range.start.into(), || {
+                format!("slots {} to {} are rank {}'s", range.start, range.end - 1, to.0)
+            });
+            self.count_slots(&range)?;
+            self.judge.check_moved(&Part::Slots(range), &stored)?;
+        }
+        Ok(())
     }
 
     /// Whoever lived as this rank until then can do nothing any more.
@@ -303,7 +322,17 @@ fn brief_map(map: &ClusterMap) -> String {
             format!("{}{frag}@{}{}", unit.dir.0, entry.rank.0, moving.unwrap_or_default())
         })
         .collect();
-    format!("{} ranks {} entries {}", map.version, ranks.join(" "), entries.join(" "))
+    let slots = if map.slots_used { brief_slots(map) } else { String::new() };
+    format!("{} ranks {} entries {}{slots}", map.version, ranks.join(" "), entries.join(" "))
+}
+
+fn brief_slots(map: &ClusterMap) -> String {
+    let runs = map.slots.runs().map(|(range, slot)| {
+        let moving = slot.moving.map(|moving| format!(" -> {} ({})", moving.to.0, moving.id.0));
+        format!("{}-{}@{}{}", range.start, range.end - 1, slot.rank.0, moving.unwrap_or_default())
+    });
+    let (mask, runs) = (map.bal_rank_mask.hex(), runs.collect::<Vec<_>>().join(" "));
+    format!(" mask {mask} weights {:?} hash {} slots {runs}", map.weights, map.hash_placement)
 }
 
 /// The part of a directory; the whole of it: nothing.

@@ -4,7 +4,7 @@
 
 use super::history::is_harmless;
 use super::parts::evened;
-use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, is_lock_wait, refusals};
+use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, is_lock_wait, policies, refusals};
 use crate::model::judge::{Teller, Verdict, check_listing, check_reply};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
@@ -169,14 +169,11 @@ impl Judge {
     /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.
     fn unexecuted(&mut self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
         let request = &pending.asked.request;
-        if refusals::is_pin(request) {
-            match outcome {
-                Ok(Reply::Ok) => return Ok(()),
-                Err(errno) if refusals::pin_may_fail(*errno) => return Ok(()),
-                // There must be a state without the directory.
-                Err(Errno::ESTALE) => {}
-                _ => return Err("no answer to a pin".into()),
-            }
+        if policies::is_change(request)
+            && let Some(why) = refusals::legal_of_policy(request, outcome)
+        {
+            *self.refused.entry(why).or_default() += 1;
+            return Ok(());
         }
         if outcome.as_ref().err().is_some_and(|errno| refusals::lock_may_fail(request, *errno)) {
             return Ok(());
@@ -292,7 +289,7 @@ impl Judge {
             Err(_) => (Ino::NONE, 0, 1),
         };
         let op = Op { request: &asked.request, cred: &asked.cred, wall: Wall(0), made, offset, count };
-        match (tree.run(&op), outcome) {
+        match (policies::run(&mut tree, &op).unwrap_or_else(|| tree.run(&op)), outcome) {
             (Err(errors), Err(errno)) if errors.contains(errno) => Ok(()),
             (Err(errors), _) => Err(format!("must fail with {errors:?}")),
             (Ok(answer), Err(_)) => Err(format!("must succeed with {answer:?}")),

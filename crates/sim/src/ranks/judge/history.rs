@@ -4,7 +4,7 @@
 
 use super::numbers::Given;
 use super::transactions::{Did, Transactions, promised};
-use super::{Journal, Judge, Key, Origin, Sent, Step, units};
+use super::{Journal, Judge, Key, Origin, Sent, Step, policies, units};
 use crate::model::compare::{compare, is_orphans};
 use crate::model::judge::{Verdict, adopt, is_making, may_keep_times};
 use crate::model::records::{Records, Undo};
@@ -130,6 +130,7 @@ impl Judge {
         let answer = apply(&mut step, (&mut self.records, &self.open, &did), &self.seed)?;
         (step.versions, step.changes) = self.fresh_versions(mutations, &did)?;
         step.decides = did.commits.is_some();
+        self.check_made(rank, mutations, &before)?;
         self.owners.check(rank, mutations, &before, &step.tree)?;
         self.check_seal(rank, mutations)?;
         let request = step.origin.as_ref().map(|origin| origin.asked.request.clone());
@@ -353,14 +354,10 @@ fn execute(tree: &mut Tree, origin: &Origin, wall: Wall, mutations: &[u8]) -> Ve
     if is_making(request, reply) && tree.node(made).is_some() {
         return Err(format!("gives out inode {} again: {request:?}", made.0));
     }
-    if super::refusals::is_pin(request) {
-        // What was asked for is kept in the inode.
-        let node = request.subject().map(|(node, _)| node.ino).filter(|ino| tree.node(*ino).is_some());
-        tree.change(node.ok_or("pins what is gone")?).ctime = wall;
-        return Ok(Answer::Ok);
-    }
     let op = Op { request, cred: &origin.asked.cred, wall, made, offset, count };
-    tree.run(&op).map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))
+    policies::run(tree, &op)
+        .unwrap_or_else(|| tree.run(&op))
+        .map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))
 }
 
 /// Where an append landed: as far as the size goes that it made, or below.

@@ -1,4 +1,5 @@
-//! Whose each directory is: at each instant one rank executes for it, and none between its seal and the end of the move.
+//! Whose each directory is: at each instant one rank executes for it, and none between its seal and the end of the move. By
+//! docs/FORMAT.md, "Cluster map": entries, and slots for directories that they place.
 //!
 //! Absent: how ranks know (`mds::territory`).
 
@@ -6,7 +7,8 @@ use super::Judge;
 use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
-use proto::cluster::{ClusterMap, MoveId, Unit};
+use mds::coordinator::{Governing, Holder};
+use proto::cluster::{ClusterMap, MoveId, SLOTS, Unit};
 use proto::header::Spread;
 use proto::holder::take_holders;
 use proto::ids::{NameHash, RankId};
@@ -14,14 +16,18 @@ use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::{Frag, Ino, Reader};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+use stdx::hash::mix64;
 
 /// What the registry says, and which ranks have sealed what.
 #[derive(Default)]
 pub(super) struct Owners {
     map: Option<Arc<ClusterMap>>,
     divided: bool,
-    sealed: BTreeMap<RankId, (Unit, MoveId)>,
+    sealed: BTreeMap<RankId, (Part, MoveId)>,
+    /// The newest map that each rank has heard of.
+    heard: BTreeMap<RankId, Arc<ClusterMap>>,
     /// Moves that were sealed.
     pub(super) seals: u64,
     /// Opens and locks that came with moves, and with transactions.
@@ -31,6 +37,35 @@ pub(super) struct Owners {
 
 pub(super) const fn unit_of(dir: Ino) -> Unit {
     Unit { dir, frag: Frag::WHOLE }
+}
+
+/// What says whose something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Entry(Unit),
+    Slot(u16),
+}
+
+/// What moves, with all that inherits below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ranks) enum Part {
+    Unit(Unit),
+    Slots(Range<u16>),
+}
+
+impl Part {
+    fn has(&self, by: By) -> bool {
+        match (self, by) {
+            (Self::Unit(unit), By::Entry(of)) => *unit == of,
+            (Self::Slots(range), By::Slot(number)) => range.contains(&number),
+            (Self::Unit(_), By::Slot(_)) | (Self::Slots(_), By::Entry(_)) => false,
+        }
+    }
+}
+
+/// The slot of a directory that is placed by slots.
+const fn slot_of(dir: Ino) -> u16 {
+    (mix64(mix64(dir.0)) % SLOTS as u64) as u16
 }
 
 /// What of a directory: all of it, or the part that a name is in.
@@ -48,25 +83,27 @@ impl Of {
 }
 
 impl Owners {
-    /// The entry that governs a directory's content, or a name in it: that of the unit, its own, or one of what it is in.
-    pub(super) fn governing(&self, (dir, of): (Ino, Of), tree: &Tree) -> Unit {
-        let Some(map) = &self.map else { return unit_of(Ino::ROOT) };
+    /// What governs a directory's content, or a name in it: the entry of the unit, its own, its slot, or what governs that which it is in.
+    pub(super) fn governing(&self, (dir, of): (Ino, Of), tree: &Tree) -> By {
+        let root = By::Entry(unit_of(Ino::ROOT));
+        let Some(map) = &self.map else { return root };
         let (mut at, mut of) = (dir, of);
         for _ in 0..=tree.nodes.len() {
             if let Of::Name(hash) = of
                 && let Some(unit) = self.units(at).find(|unit| unit.frag.covers(hash))
             {
-                return unit;
+                return By::Entry(unit);
             }
             if map.entries.contains_key(&unit_of(at)) || at == Ino::ROOT || at.is_reserved() {
-                return unit_of(at);
+                return By::Entry(unit_of(at));
             }
             match tree.node(at) {
+                Some(node) if node.placed => return By::Slot(slot_of(at)),
                 Some(node) => (at, of) = (node.parent, Of::Name(node.home.1)),
-                None => return unit_of(Ino::ROOT),
+                None => return root,
             }
         }
-        unit_of(Ino::ROOT)
+        root
     }
 
     /// Entries of parts of a directory.
@@ -80,9 +117,24 @@ impl Owners {
         if is_orphans(dir) {
             return RankId((dir.0 - Ino::orphans(RankId(0)).0) as u16);
         }
-        let governing = self.governing(at, tree);
-        let entry = self.map.as_ref().and_then(|map| map.entries.get(&governing));
-        entry.map_or(RankId(0), |entry| entry.rank)
+        let Some(map) = &self.map else { return RankId(0) };
+        match self.governing(at, tree) {
+            By::Entry(unit) => map.entries.get(&unit).map_or(RankId(0), |entry| entry.rank),
+            By::Slot(number) => map.slots.get(number).rank,
+        }
+    }
+
+    /// The newest map that a rank has heard of.
+    pub(super) fn heard(&self, rank: RankId) -> Option<&ClusterMap> {
+        self.heard.get(&rank).map(Arc::as_ref)
+    }
+
+    /// What a rank says that it has sealed. Of slots it says so of each directory.
+    fn part_of(&self, rank: RankId, id: MoveId, unit: Unit) -> Part {
+        let runs = self.heard(rank).into_iter().flat_map(|map| map.slots.runs());
+        let moving = runs.filter(|(_, slot)| slot.moving.is_some_and(|moving| moving.id == id));
+        let all = moving.map(|(range, _)| range).reduce(|all, range| all.start..range.end);
+        all.map_or(Part::Unit(unit), Part::Slots)
     }
 
     /// A rank's transaction: whose the directories are whose names, and units whose headers, it changes.
@@ -102,8 +154,9 @@ impl Owners {
                     *(if first { &mut self.came } else { &mut self.carried }) += list.len() as u64;
                 }
                 Mutation::Sealed { id, unit } => {
-                    self.seals += 1;
-                    self.sealed.insert(rank, (unit, id));
+                    let part = self.part_of(rank, id, unit);
+                    let old = self.sealed.insert(rank, (part, id));
+                    self.seals += u64::from(old.is_none_or(|(_, old)| old != id));
                 }
                 _ => {}
             }
@@ -119,9 +172,9 @@ impl Owners {
             return Err(format!("changes {of:?} of directory {}, which is rank {}'s", dir.0, owner.0));
         }
         let governing = self.governing(at, tree);
-        if let Some((unit, id)) = self.sealed.get(&rank).filter(|(unit, _)| *unit == governing) {
+        if let Some((part, id)) = self.sealed.get(&rank).filter(|(part, _)| part.has(governing)) {
             return Err(format!(
-                "changes {of:?} of directory {}, sealed with {unit:?} for move {}",
+                "changes {of:?} of directory {}, sealed with {part:?} for move {}",
                 dir.0, id.0
             ));
         }
@@ -138,12 +191,11 @@ impl Judge {
     /// What is reserved does not move.
     pub(super) fn check_seal(&self, rank: RankId, mutations: &[u8]) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
-            let Mutation::Sealed { unit, .. } = mutation else { continue };
-            let below = |(dir, hash): &(Ino, NameHash)| {
-                self.owners.governing((*dir, Of::Name(*hash)), self.tree()) == unit
-            };
+            let Mutation::Sealed { id, unit } = mutation else { continue };
+            let part = self.owners.part_of(rank, id, unit);
+            let below = |(dir, hash): &(Ino, NameHash)| self.goes_with(&part, *dir, Of::Name(*hash));
             if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
-                return Err(format!("seals {unit:?}, and has a name in {} reserved", dir.0));
+                return Err(format!("seals {part:?}, and has a name in {} reserved", dir.0));
             }
         }
         Ok(())
@@ -152,15 +204,22 @@ impl Judge {
     /// The registry has a new map.
     pub(in crate::ranks) fn has_map(&mut self, map: Arc<ClusterMap>) {
         if self.owners.map.as_ref().is_none_or(|old| old.version < map.version) {
-            self.owners.divided |= map.entries.len() > 1;
+            self.owners.divided |= map.entries.len() > 1 || map.slots.runs().count() > 1;
             self.owners.map = Some(map);
         }
     }
 
     /// A rank hears of a map: of what it has sealed it learns what became.
-    pub(in crate::ranks) fn hears_map(&mut self, rank: RankId, map: &ClusterMap) {
-        let Some((unit, id)) = self.owners.sealed.get(&rank) else { return };
-        let moving = map.entries.get(unit).and_then(|entry| entry.moving);
+    pub(in crate::ranks) fn hears_map(&mut self, rank: RankId, map: &Arc<ClusterMap>) {
+        if self.owners.heard(rank).is_some_and(|known| known.version >= map.version) {
+            return;
+        }
+        self.owners.heard.insert(rank, map.clone());
+        let Some((part, id)) = self.owners.sealed.get(&rank) else { return };
+        let moving = match part {
+            Part::Unit(unit) => map.entries.get(unit).and_then(|entry| entry.moving),
+            Part::Slots(range) => map.slots.get(range.start).moving,
+        };
         if moving.is_none_or(|moving| moving.id != *id) {
             self.owners.sealed.remove(&rank);
         }
@@ -170,7 +229,8 @@ impl Judge {
     pub(super) fn is_boundary(&self, dir: Ino) -> bool {
         let entry = |map: &Arc<ClusterMap>| map.entries.contains_key(&unit_of(dir));
         let has_units = self.owners.units(dir).next().is_some();
-        dir != Ino::ROOT && (has_units || self.owners.map.as_ref().is_some_and(entry))
+        let placed = self.tree().node(dir).is_some_and(|node| node.placed);
+        dir != Ino::ROOT && (placed || has_units || self.owners.map.as_ref().is_some_and(entry))
     }
 
     /// Whether a directory is such, or may have been since the request under way that began first: one that is spread, or was until it
@@ -219,7 +279,28 @@ impl Judge {
     }
 
     /// Whether a directory's content, or a name of it, goes with that unit.
-    pub(super) fn goes_with(&self, top: Unit, dir: Ino, of: Of) -> bool {
-        self.owners.governing((dir, of), self.tree()) == top
+    pub(super) fn goes_with(&self, top: &Part, dir: Ino, of: Of) -> bool {
+        top.has(self.owners.governing((dir, of), self.tree()))
+    }
+
+    /// What governs a directory's content, as whoever asks the coordinator for a move says it.
+    pub(in crate::ranks) fn governing(&self, dir: Ino) -> Option<Governing> {
+        let map = self.owners.map.as_ref()?;
+        let (by, version) = match self.owners.governing((dir, Of::Whole), self.tree()) {
+            By::Entry(unit) => (Holder::Entry(unit), map.entries.get(&unit)?.version),
+            By::Slot(number) => (Holder::Slot(number), map.slots.get(number).version),
+        };
+        Some(Governing { by, version })
+    }
+
+    /// The slots of directories that slots place.
+    pub(in crate::ranks) fn placed_slots(&self) -> Vec<u16> {
+        self.tree().nodes.values().filter(|node| node.placed).map(|node| slot_of(node.ino)).collect()
+    }
+
+    /// Directories that these slots place.
+    pub(in crate::ranks) fn placed_in(&self, slots: &Range<u16>) -> usize {
+        let all = self.tree().nodes.values().filter(|node| node.placed);
+        all.filter(|node| slots.contains(&slot_of(node.ino))).count()
     }
 }

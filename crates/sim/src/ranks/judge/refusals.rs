@@ -2,6 +2,8 @@
 //!
 //! Absent: errors that a rule gives (`model/rules.rs`).
 
+use super::policies::{Policy, policy_of};
+use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, Request};
 use proto::{Errno, every_request};
 
@@ -33,15 +35,6 @@ pub(super) const fn legal_of_client(request: &Request, errno: Errno) -> Option<&
     }
 }
 
-/// How a pin may fail: it changes nothing in the tree.
-pub(super) const fn pin_may_fail(errno: Errno) -> bool {
-    matches!(
-        errno,
-        // Something below is open, or moves; it is root, or no directory by now.
-        Errno::EBUSY | Errno::EINVAL
-    )
-}
-
 /// How a lock may fail although there is the file: others have it, or they were waited for in vain.
 pub(super) const fn lock_may_fail(request: &Request, errno: Errno) -> bool {
     match request {
@@ -54,10 +47,25 @@ pub(super) const fn lock_may_fail(request: &Request, errno: Errno) -> bool {
     }
 }
 
-/// Whether a request pins a directory to a rank.
-pub(in crate::ranks) fn is_pin(request: &Request) -> bool {
-    match request {
-        Request::SetXattr { name, .. } => name.as_bytes() == super::super::PIN,
+/// How a change of a policy may end besides, and why: it changes nothing in the tree.
+pub(super) fn legal_of_policy(request: &Request, outcome: &Outcome) -> Option<&'static str> {
+    let policy = policy_of(request)?;
+    let takes_away = match request {
+        Request::SetXattr { value, .. } => value[..] == b"-1"[..],
+        Request::RemoveXattr { .. } => true,
         every_request!() => false,
+    };
+    match (policy, outcome) {
+        (Policy::Pin, Err(Errno::EBUSY)) => Some("something below cannot go along, or moves, now"),
+        (Policy::Pin, Err(Errno::EOPNOTSUPP)) if takes_away => {
+            Some("a pin of what slots place, whose slot is another rank's than its home")
+        }
+        (Policy::Pin, Ok(Reply::Ok)) if takes_away => {
+            Some("a pin taken away of which its inode knew nothing")
+        }
+        (Policy::Distributed | Policy::Random | Policy::Placement, Err(Errno::EBUSY)) if !takes_away => {
+            Some("the coordinator went, and does not say that slots are used")
+        }
+        _ => None,
     }
 }

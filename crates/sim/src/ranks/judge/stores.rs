@@ -4,12 +4,11 @@
 //! Absent: the ranks' own replay.
 
 use super::Judge;
-use super::owners::Of;
+use super::owners::{Of, Part};
 use super::units::is_newer;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
 use proto::Ino;
-use proto::cluster::Unit;
 use proto::dentry::DentryValue;
 use proto::ids::{Frag, Position, RankId};
 use proto::storeio::{StoreBatch, StoreKey};
@@ -107,9 +106,12 @@ impl Judge {
     }
 
     /// What is about to be another rank's must be in the store: all names and headers that go. Of a unit also what says that it is one.
-    pub(in crate::ranks) fn check_moved(&self, top: Unit, stored: &Records) -> Verdict {
-        let is_there = self.tree().node(top.dir).is_some();
-        if top.frag != Frag::WHOLE && is_there && stored.spread(top.dir).is_none() {
+    pub(in crate::ranks) fn check_moved(&self, top: &Part, stored: &Records) -> Verdict {
+        if let Part::Unit(unit) = top
+            && unit.frag != Frag::WHOLE
+            && self.tree().node(unit.dir).is_some()
+            && stored.spread(unit.dir).is_none()
+        {
             return Err(format!("{top:?} moves, and the store does not know that there is one"));
         }
         let of = |key: &&Key| match key {
@@ -123,7 +125,7 @@ impl Judge {
             .map_err(|error| format!("{top:?} is sealed, and not all of it is in the store: {error}"))
     }
 
-    fn goes(&self, top: Unit, dir: Ino, of: Of) -> bool {
+    fn goes(&self, top: &Part, dir: Ino, of: Of) -> bool {
         self.tree().node(dir).is_some() && self.goes_with(top, dir, of)
     }
 

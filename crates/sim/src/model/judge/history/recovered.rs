@@ -8,7 +8,7 @@ use crate::model::tree::{ACL_PREFIX, Tree};
 use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::ids::{Position, SessionId};
-use proto::inode::InodeRecord;
+use proto::inode::{InodeRecord, Rules, flags};
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -110,6 +110,9 @@ pub(crate) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record, records: 
         (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) if known(inode.core.ino) => {
             let node = tree.change(inode.core.ino);
             (node.home, node.change) = ((*dir, *hash), inode.core.change);
+            if node.newborn && records.header(node.ino).is_none() {
+                node.listing = 1;
+            }
         }
         (Key::Header { dir, .. }, _, Some(_)) if known(*dir) => {
             let listing = records.totals(*dir).map(|header| header.change);
@@ -128,6 +131,10 @@ fn adopt_inode(tree: &mut Tree, inode: &InodeRecord, times: Option<Wall>) {
     node.generation = core.generation;
     node.atime = core.atime;
     node.cuts = core.truncate_seq;
+    let flagged = |flag: u32| core.flags & flag != 0;
+    (node.placed, node.newborn) = (flagged(flags::SLOTS), flagged(flags::NEWBORN));
+    // That it takes what it should is looked at where it is made (`ranks/judge/placing.rs`).
+    node.policies.taken = inode.ext.as_deref().map_or_else(Rules::default, |ext| ext.policies.taken);
     let acls = |name: &[u8]| name.starts_with(ACL_PREFIX);
     node.xattrs.retain(|name, _| !acls(name));
     for (name, value) in inode.ext.as_deref().map_or(&[][..], |ext| &ext.xattrs) {
