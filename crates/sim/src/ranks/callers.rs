@@ -131,7 +131,11 @@ impl Ranks {
             format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
         });
         let keys: Vec<Key> = busy.keys.iter().copied().collect();
-        self.judge.heard(&keys, &busy.asked, &outcome)?;
+        if !self.own_performance(client, call.0, &busy, &outcome)? {
+            self.count_own(client, &busy, &outcome);
+            let session = self.clients[client].session().unwrap_or_default();
+            self.judge.heard(session, &keys, &busy.asked, &outcome)?;
+        }
         if refusals::is_pin(&busy.asked.request) {
             self.coverage.count(match &outcome {
                 Ok(_) => "pins",
@@ -147,6 +151,7 @@ impl Ranks {
     }
 
     fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) {
+        self.learn_home(client, &busy.asked.request, outcome);
         let known = &mut self.clients[client].known;
         let request = &busy.asked.request;
         if let (Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. }, Ok(reply)) =

@@ -1,13 +1,14 @@
 //! The world of several ranks: production ranks with a journal each over one store, the production coordinator that gives them to daemons,
 //! and clients that route, from one seed under virtual time. A judge follows all of it with one reference tree.
 //!
-//! Absent: kernels above the clients, early answers (`crate::world`); several coordinators (`crate::cluster`); threads.
+//! Absent: kernels above the clients (`crate::world`); several coordinators (`crate::cluster`); threads.
 
 mod alarm;
 mod callers;
 mod clients;
 mod coverage;
 mod disks;
+mod early;
 mod event;
 mod faults;
 mod heal;
@@ -25,6 +26,7 @@ use crate::model::records::Records;
 use crate::trace::{Sink, Trace};
 use crate::workload::Workload;
 use clients::Slot;
+use early::Early;
 use event::Event;
 use judge::Judge;
 use links::Conn;
@@ -107,6 +109,7 @@ pub struct Ranks {
     issued: u64,
     workload: Workload,
     judge: Judge,
+    early: Early,
     phase: Phase,
     struck: u64,
     healed_at: u64,
@@ -179,6 +182,7 @@ impl Ranks {
             issued: 0,
             workload: Workload::new(rng.fork(), plan.hash_seed),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
+            early: Early::default(),
             phase: Phase::Begin,
             struck: 0,
             healed_at: 0,

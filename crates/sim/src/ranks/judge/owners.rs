@@ -145,6 +145,10 @@ impl Judge {
             if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
                 return Err(format!("seals {unit:?}, and has a name in {} reserved", dir.0));
             }
+            let goes = |dir: Ino| self.owners.governing((dir, Of::Whole), self.tree()) == unit;
+            if let Some((dir, holder)) = self.held_below(goes) {
+                return Err(format!("seals {unit:?}, and directory {} is delegated to {holder:?}", dir.0));
+            }
         }
         Ok(())
     }
