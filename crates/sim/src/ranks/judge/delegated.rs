@@ -59,7 +59,7 @@ impl Judge {
         let Some(node) = tree.node(dir).filter(|node| node.is_dir()) else {
             return Err(format!("delegates {}, which is no directory", dir.0));
         };
-        if self.is_boundary(dir) {
+        if self.is_of_several(dir) {
             return Err(format!("delegates directory {}, of which several ranks tell", dir.0));
         }
         rank_attr(&tree.attr(node), &delegated.dir, self.wall)

@@ -177,6 +177,14 @@ impl Judge {
         dir != Ino::ROOT && (has_units || self.owners.map.as_ref().is_some_and(entry))
     }
 
+    /// Whether a directory's inode, its content or a part of that are at different ranks.
+    pub(super) fn is_of_several(&self, dir: Ino) -> bool {
+        let Some(node) = self.tree().node(dir).filter(|_| dir != Ino::ROOT) else { return false };
+        let home = self.owners.owner((node.parent, Of::Name(node.home.1)), self.tree());
+        let units = self.owners.units(dir).map(|unit| Of::frag(unit.frag));
+        units.chain([Of::Whole]).any(|of| self.owners.owner((dir, of), self.tree()) != home)
+    }
+
     /// Whether a directory is such, or may have been since the request under way that began first: one that is spread, or was until it
     /// was merged, had units elsewhere.
     pub(super) fn was_boundary(&self, dir: Ino) -> bool {

@@ -168,10 +168,8 @@ impl Judge {
     /// A client says that it has the results of everything below: of a promise it has them when nothing can take it back.
     pub(in crate::ranks) fn floor(&mut self, rank: RankId, session: SessionId, floor: Tid) -> Verdict {
         let of = (rank, session, Tid(0))..(rank, session, floor);
-        let below: Vec<Key> = self.promises.kept.range(of.clone()).copied().collect();
-        below.iter().for_each(|key| drop(self.promises.kept.remove(key)));
-        let written: Vec<Key> = self.promises.rewrites.range(of.clone()).copied().collect();
-        written.iter().for_each(|key| drop(self.promises.rewrites.remove(key)));
+        self.promises.kept.retain(|key| !of.contains(key));
+        self.promises.rewrites.retain(|key| !of.contains(key));
         match self.promises.list.range(of).find(|(_, promise)| !promise.excused) {
             Some((key, _)) => Err(format!(
                 "session {} has results below {} of rank {}, but request {} may still be lost",
