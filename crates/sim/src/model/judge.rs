@@ -22,12 +22,15 @@ mod rewrites;
 mod seen;
 mod stored;
 
+pub(crate) use depends::{Fact, asked_for, shown, touched};
 pub use history::{Manner, Sent};
 pub(crate) use history::{adopt, is_making, may_keep_times};
 pub use kept::{Changed, Sight};
-pub(crate) use order::parents;
+pub(crate) use order::{chain, is_without_xattr, overlaps, parents, performs};
 pub use promise::Presented;
-pub(crate) use replies::{Teller, check_listing, check_reply};
+pub(crate) use promise::{Cuts, attr_of, is_told, made};
+pub(crate) use replies::{Teller, check_listing, check_reply, rank_attr, same_attr};
+pub(crate) use seen::{named, run_told};
 
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
@@ -159,7 +162,7 @@ pub struct Judge {
     /// Opens that succeeded, whose clients may not have heard of it: the rank stores these results, too.
     opened: BTreeMap<(SessionId, Tid), Outcome>,
     /// Times that the rank did not take as they were told.
-    cut_walls: BTreeMap<Wall, BTreeSet<Wall>>,
+    cut_walls: Cuts,
     trust: Trust,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,
@@ -227,7 +230,7 @@ impl Judge {
             floors: BTreeMap::new(),
             spoiled: BTreeSet::new(),
             opened: BTreeMap::new(),
-            cut_walls: BTreeMap::new(),
+            cut_walls: Cuts::default(),
             trust: Trust::default(),
             touched: BTreeMap::new(),
             told: BTreeMap::new(),

@@ -171,7 +171,11 @@ impl Ranks {
             self.judge.tells(client, &keys, &busy.asked, &outcome);
             self.sync_answered(call, &busy.asked.request, &outcome)?;
         }
-        self.judge.heard(&keys, &busy.asked, &outcome)?;
+        if !self.own_performance(client, call.0, &busy, &outcome)? {
+            self.count_own(client, &busy, &outcome);
+            let session = self.clients[client].session().unwrap_or_default();
+            self.judge.heard(session, &keys, &busy.asked, &outcome)?;
+        }
         self.lock_answered(client, call, &busy, &outcome)?;
         self.open_answered(client, call, &busy, &outcome)?;
         self.count_policy(&busy.asked.request, &outcome);
@@ -183,6 +187,7 @@ impl Ranks {
     }
 
     fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) {
+        self.learn_home(client, &busy.asked.request, outcome);
         let known = &mut self.clients[client].known;
         let request = &busy.asked.request;
         if let (Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. }, Ok(reply)) =

@@ -10,9 +10,10 @@ use super::links::End;
 use crate::model::judge::Verdict;
 use crate::trace::fold;
 use crate::workload::Knowledge;
+use crate::world::early::Performance;
 use client::{CallId, Input, Output, Router};
 use mds::input::ConnId;
-use proto::caps::{Recalled, Returned};
+use proto::caps::{Bits, Recalled, Returned};
 use proto::ids::{RankId, SessionId};
 use proto::message::ServerMsg;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ pub(super) struct Busy {
 pub(super) struct Lane {
     wanted: bool,
     pub(super) conn: Option<ConnId>,
-    ready: bool,
+    pub(super) ready: bool,
 }
 
 /// One client and its callers.
@@ -51,12 +52,20 @@ pub(super) struct Slot {
     alarm: Alarm,
     pub(super) probes: u32,
     pub(super) closed: bool,
+    /// What it performed in the step at hand, and how much it heard of that will not be.
+    pub(super) performed: Vec<Performance>,
+    pub(super) broken: usize,
 }
 
 impl Slot {
     /// The call that a request is for.
     pub(super) fn call_of(&self, key: &Key) -> Option<u64> {
         self.busy.iter().find(|(_, busy)| busy.keys.contains(key)).map(|(call, _)| call.0)
+    }
+
+    /// The session, if there is one.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        self.machine.as_ref().map(Router::session).filter(|session| *session != SessionId(0))
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -73,10 +82,16 @@ impl Ranks {
             machine: Some(Router::new(config)),
             lanes: BTreeMap::from([(FIRST, Lane { wanted: true, ..Lane::default() })]),
             busy: BTreeMap::new(),
-            known: Knowledge::default(),
+            known: Knowledge {
+                homely: self.plan.is_eager(client).then_some(client),
+                bursts: self.plan.wants(client).has(Bits::ALONE),
+                ..Knowledge::default()
+            },
             alarm: Alarm::default(),
             probes: 0,
             closed: false,
+            performed: Vec::new(),
+            broken: 0,
         };
         match self.clients.get_mut(client) {
             Some(old) => *old = slot,
@@ -118,6 +133,9 @@ impl Ranks {
         if let Some(lane) = self.clients[client].lanes.get_mut(&rank) {
             (lane.conn, lane.ready) = (None, false);
         }
+        if let Some(session) = self.clients[client].session() {
+            self.judge.believes_nothing(Some(rank), session);
+        }
         let birth = self.clients[client].birth;
         self.after(50 * MS, Event::Connect { client, birth, rank });
         self.step_client(client, Input::Disconnected { rank })
@@ -125,6 +143,7 @@ impl Ranks {
 
     pub(super) fn message_to_client(&mut self, client: usize, conn: ConnId, message: ServerMsg) -> Verdict {
         let Some(rank) = self.lane_of(client, conn) else { return Ok(()) };
+        self.heard_by_client(client, rank, &message)?;
         self.step_client(client, Input::Message { rank, message })
     }
 
@@ -142,19 +161,25 @@ impl Ranks {
                 busy.keys.insert((rank, session, waiting.tid));
             }
         }
-        if before != SessionId(0) && before != session {
+        let lost = (before != SessionId(0) && before != session).then_some(before);
+        if lost.is_some() {
             self.coverage.count("sessions lost");
             self.judge.unheard(before);
             self.locks_lost(client);
             self.lost_session(client, before)?;
             self.opens_lost(client);
         }
+        self.note_performed(client, session, &out);
+        self.judge_late(client, lost, &out)?;
         let mut losses = Vec::new();
         for output in out {
             if let Output::Lost { stamp } = output {
                 losses.push(stamp);
             }
             self.client_says(client, output)?;
+        }
+        if let Some(unheard) = self.clients[client].performed.pop() {
+            return Err(format!("client {client} says that it performed what nobody asked for: {unheard:?}"));
         }
         self.plan_client_tick(client);
         // The kernel drops in no time here.
@@ -166,6 +191,9 @@ impl Ranks {
         let birth = self.clients[client].birth;
         match output {
             Output::Send { rank, message } => {
+                if let Some(session) = self.clients[client].session() {
+                    self.said_by_client(rank, session, &message);
+                }
                 if let Some(conn) = self.clients[client].lanes.get(&rank).and_then(|lane| lane.conn) {
                     self.say_to_rank(conn, message);
                 }
@@ -186,10 +214,8 @@ impl Ranks {
                 self.coverage.count("recalls");
                 self.after(50 * MS, Event::Returned { client, birth, stamp, list });
             }
-            Output::Lost { .. } => {}
-            Output::Late { .. } => {
-                return Err(format!("client {client} was told of success too early: {output:?}"));
-            }
+            // Of what comes too late `judge_late` has looked at all.
+            Output::Lost { .. } | Output::Late { .. } => {}
             Output::BytesLost { .. } => self.coverage.count("files of which bytes may be lost"),
             Output::Bounced { request, .. } => {
                 return Err(format!("the router of client {client} lets a bounce through: {request:?}"));
@@ -201,6 +227,10 @@ impl Ranks {
                 return Err(format!("client {client} is refused: {reason}"));
             }
             Output::Closed => {
+                if let Some(session) = self.clients[client].session().filter(|it| self.judge.is_owed(*it)) {
+                    let why = "before all it told is done";
+                    return Err(format!("client {client} closes session {} {why}", session.0));
+                }
                 let slot = &mut self.clients[client];
                 (slot.machine, slot.closed) = (None, true);
                 let conns: Vec<ConnId> = slot.lanes.values().filter_map(|lane| lane.conn).collect();

@@ -59,6 +59,7 @@ impl Ranks {
         let now = self.now;
         let awake = self.seat.is_awake(now) && self.lives.values().all(|life| life.hung_until <= now);
         if quiet && awake && !orphans && placed && self.judge.is_settled() && self.all_serve() {
+            self.judge.check_promises()?;
             self.phase = Phase::Stop;
             // Before its ranks, as in the server: daemons that stop say nothing any more, and it would call them dead.
             self.seat_ends();

@@ -2,37 +2,45 @@
 //!
 //! Entries of all journals, in the order in which they were appended, are one history: a rank executes against what is, and holds its
 //! answer back until its journal is durable. So the order of all changes is known here, too. A crash of one rank takes entries out of
-//! the middle; what stays is executed again without them, and must come to the same.
+//! the middle; what stays is executed again without them, and must come to the same: nobody but its author has seen what was lost, and
+//! that one presents it to the rank's next life, which comes to what was told.
 //!
-//! Absent: locks (`ranks/locks.rs`), bytes of files, capabilities; ranks, the driver.
+//! Absent: locks (`ranks/locks.rs`), bytes of files, capabilities but Dx; ranks, the driver.
 
 mod answers;
+mod delegated;
+mod depends;
 mod gone;
 mod history;
 mod numbers;
+mod order;
 pub(super) mod owners;
 mod parts;
 pub(super) mod placing;
 pub(super) mod policies;
+mod promise;
 pub(super) mod refusals;
+mod seen;
 mod sessions;
 mod stores;
 mod syncs;
 mod transactions;
 mod units;
 
-use crate::model::judge::Verdict;
+use crate::model::judge::{Fact, Manner, Verdict};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
+use delegated::Trust;
 use numbers::{Given, Numbers};
 use owners::Owners;
 use placing::Made;
+use promise::Promises;
 use proto::cluster::Unit;
 use proto::header::Spread;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Ino, every_request};
+use proto::{Cred, Errno, Ino, every_request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -55,13 +63,17 @@ pub(super) struct Asked {
 pub(super) struct Sent {
     pub(super) key: Key,
     pub(super) outcome: Outcome,
+    pub(super) manner: Manner,
 }
 
 #[derive(Clone, Debug)]
 struct Pending {
     asked: Asked,
-    /// The state it arrived at.
+    /// The state it arrived at, and the moment.
     first: u64,
+    since: u64,
+    /// When it was executed first, which a crash may have taken back since.
+    first_at: Option<u64>,
     executed: Option<(Outcome, Position)>,
     /// What it was answered.
     answered: Option<Outcome>,
@@ -95,6 +107,9 @@ struct Step {
     changes: Vec<Given<Ino>>,
     /// A transaction of several ranks begins to count with it.
     decides: bool,
+    /// What it changed; and up to where others at its rank made what its author was told of before.
+    facts: BTreeSet<Fact>,
+    needs: Position,
 }
 
 impl Step {
@@ -140,6 +155,10 @@ pub(super) struct Judge {
     syncs: syncs::Syncs,
     /// Calls that may fail for locks that their client lost.
     excused: BTreeSet<u64>,
+    promises: Promises,
+    trust: Trust,
+    /// It moves with everything that is told.
+    clock: u64,
     /// Versions of each directory, or unit, and change counters of each inode; those of lost histories are spent.
     versions: Numbers<Unit>,
     changes: Numbers<Ino>,
@@ -195,6 +214,9 @@ impl Judge {
             sessions: sessions::Sessions::default(),
             syncs: syncs::Syncs::default(),
             excused: BTreeSet::new(),
+            promises: Promises::default(),
+            trust: Trust::default(),
+            clock: 1,
             versions: Numbers::new("version of directory"),
             changes: Numbers::new("change of inode"),
             displaced: BTreeSet::new(),
@@ -243,6 +265,15 @@ impl Judge {
 
     /// A connection delivered a request to a rank; a retry of a known one changes nothing.
     pub(super) fn asked(&mut self, key: Key, floor: Tid, asked: Asked) {
+        self.passes(key, floor);
+        // One that crossed its early answer is known, too.
+        if key.2 >= floor && !self.is_promised(&key) {
+            self.arrives(key, asked);
+        }
+    }
+
+    /// A client has all results below that.
+    fn passes(&mut self, key: Key, floor: Tid) {
         let (rank, session, _) = key;
         let known = self.floors.entry((rank, session)).or_default();
         if floor > *known {
@@ -253,9 +284,10 @@ impl Judge {
             over.iter().for_each(|key| drop(self.pending.remove(key)));
             self.over.retain(|(of, from, tid)| (*of, *from) != (rank, session) || *tid >= floor);
         }
-        if key.2 < floor {
-            return;
-        }
+    }
+
+    fn arrives(&mut self, key: Key, asked: Asked) {
+        let rank = key.0;
         // A checkpoint stores the answer, before anybody has it.
         let opened = match &asked.request {
             Request::Open { node, .. } => Some(node.ino),
@@ -268,8 +300,9 @@ impl Judge {
         };
         self.answered.entry(rank).or_default().extend(opened);
         let first = self.last();
-        let gone = asked.call.is_none();
-        self.pending.entry(key).or_insert(Pending { asked, first, executed: None, answered: None, gone });
+        let (gone, since) = (asked.call.is_none(), self.ticks());
+        let new = Pending { asked, first, since, first_at: None, executed: None, answered: None, gone };
+        self.pending.entry(key).or_insert(new);
     }
 
     /// A client was told that its session is gone: nobody will hear what becomes of its requests.
@@ -282,6 +315,9 @@ impl Judge {
 
     /// A rank says that a request is not its own.
     pub(super) fn turned_away(&mut self, key: Key) -> Verdict {
+        if self.is_promised(&key) {
+            return self.breaks_promise(key, Errno::ESTALE);
+        }
         let Some(pending) = self.pending.remove(&key) else { return Ok(()) };
         match pending.executed {
             Some(_) => Err(format!("{key:?} is sent away and was carried out: {:?}", pending.asked.request)),
@@ -293,6 +329,7 @@ impl Judge {
     pub(super) fn durable(&mut self, rank: RankId, position: Position) {
         let journal = self.ranks.entry(rank).or_default();
         journal.durable = journal.durable.max(position);
+        self.durable_promises(rank);
         self.prune();
     }
 

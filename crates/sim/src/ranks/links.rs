@@ -71,8 +71,11 @@ impl Ranks {
         let now = self.now;
         let Some(at) = self.conns.get_mut(&conn) else { return };
         if let ServerMsg::Welcome { session, .. } = &message {
-            at.session = Some(*session);
+            let session = *session;
+            at.session = Some(session);
+            self.welcomed(conn, session);
         }
+        let Some(at) = self.conns.get_mut(&conn) else { return };
         at.to_end_at = (at.to_end_at + 1).max(now + delay);
         let (when, end, rank) = (at.to_end_at, at.end, at.rank);
         let mut w = Writer::new();

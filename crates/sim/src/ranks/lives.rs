@@ -4,10 +4,10 @@
 
 use super::alarm::Alarm;
 use super::event::Event;
-use super::judge::{Asked, Sent};
+use super::judge::Sent;
 use super::links::End;
 use super::{Phase, Ranks};
-use crate::model::judge::Verdict;
+use crate::model::judge::{Manner, Verdict};
 use crate::trace::fold;
 use crate::world::brief::{brief, brief_entries, brief_message};
 use crate::world::is_damage;
@@ -18,6 +18,7 @@ use mds::output::Output;
 use proto::Writer;
 use proto::ids::{Incarnation, Position, RankId};
 use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Reply;
 use proto::storeio::StoreError;
 use std::collections::BTreeMap;
 use stdx::time::MS;
@@ -146,7 +147,16 @@ impl Ranks {
                     let Some(session) = welcomed.get(conn).copied().or(client.session) else { continue };
                     match message {
                         ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } => {
-                            sent.push(Sent { key: (rank, session, *tid), outcome: outcome.clone() });
+                            let (key, outcome) = ((rank, session, *tid), outcome.clone());
+                            sent.push(Sent { key, outcome, manner: Manner::Plain });
+                        }
+                        ServerMsg::Early { tid, wall, outcome, .. } => {
+                            let (key, outcome) = ((rank, session, *tid), outcome.clone());
+                            sent.push(Sent { key, outcome, manner: Manner::Early { wall: *wall } });
+                        }
+                        ServerMsg::Done { tid, .. } => {
+                            let (key, outcome) = ((rank, session, *tid), Ok(Reply::Ok));
+                            sent.push(Sent { key, outcome, manner: Manner::Done });
                         }
                         ServerMsg::NotMine { tid, .. } => {
                             self.coverage.count("requests sent away");
@@ -159,7 +169,9 @@ impl Ranks {
             }
         }
         self.judge.wall = self.now().wall;
+        self.excuse_the_silent();
         self.judge.step(rank, &appends, &sent)?;
+        self.judge_promises(rank, out)?;
         for output in out {
             if let Output::Store { batches, .. } = output {
                 batches.iter().try_for_each(|batch| self.judge.batch(rank, batch))?;
@@ -194,6 +206,8 @@ impl Ranks {
                 self.trace.event(self.now, "active", life, String::new);
                 if let Some(life) = self.lives.get_mut(&life) {
                     life.active = true;
+                    let rank = life.rank;
+                    self.is_active(rank);
                 }
                 if let Some(place) = self.places.iter().position(|place| place.life == Some(life)) {
                     self.beacon(place);
@@ -220,13 +234,8 @@ impl Ranks {
         self.trace.event(self.now, "request", conn.0 ^ fold(&w.0), || {
             format!("{life} {} {}", conn.0, brief_message(&message))
         });
-        if let (End::Client { client, .. }, Some(session), ClientMsg::Request { tid, floor, cred, request }) =
-            (at.end, at.session, &message)
-        {
-            let key = (at.rank, session, *tid);
-            let call = self.clients[client].call_of(&key);
-            let asked = Asked { cred: cred.clone(), request: request.clone(), call };
-            self.judge.asked(key, *floor, asked);
+        if let (End::Client { client, .. }, Some(session)) = (at.end, at.session) {
+            self.heard_by_rank(client, (at.rank, session), &message)?;
         }
         self.step_rank(life, Input::Message { conn, message })
     }

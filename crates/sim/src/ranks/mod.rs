@@ -1,13 +1,14 @@
 //! The world of several ranks: production ranks with a journal each over one store, the production coordinator that gives them to daemons,
 //! and clients that route, from one seed under virtual time. A judge follows all of it with one reference tree.
 //!
-//! Absent: kernels above the clients, early answers (`crate::world`); several coordinators (`crate::cluster`); threads.
+//! Absent: kernels above the clients (`crate::world`); several coordinators (`crate::cluster`); threads.
 
 mod alarm;
 mod callers;
 mod clients;
 mod coverage;
 mod disks;
+mod early;
 mod event;
 mod faults;
 mod going;
@@ -30,6 +31,7 @@ use crate::model::records::Records;
 use crate::trace::{Sink, Trace};
 use crate::workload::Workload;
 use clients::Slot;
+use early::Early;
 use event::Event;
 use judge::Judge;
 use links::Conn;
@@ -115,6 +117,7 @@ pub struct Ranks {
     opens: opens::Opens,
     judge: Judge,
     placed: placing::Placed,
+    early: Early,
     phase: Phase,
     struck: u64,
     /// Sessions that an operator has ended.
@@ -192,6 +195,7 @@ impl Ranks {
             opens: opens::Opens::default(),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             placed: placing::Placed::default(),
+            early: Early::default(),
             phase: Phase::Begin,
             struck: 0,
             evicted: BTreeSet::new(),

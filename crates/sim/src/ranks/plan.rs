@@ -65,6 +65,30 @@ pub(super) struct Plan {
     /// Ranks go; and clients end only after all have gone that were to.
     pub(super) shrinks: bool,
     pub(super) patient: bool,
+    eager: Eager,
+}
+
+/// Clients that are answered early and work in directories of their own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Eager {
+    /// Those of them, a bit each; and those that want files as well.
+    clients: u8,
+    files: u8,
+    /// How many numbers are delegated to each at a time, in per cent; 0: no directory is delegated.
+    delegate_pct: u64,
+}
+
+impl Eager {
+    /// From dice of its own: whatever else a seed decides stays what it was.
+    fn any(seed: u64) -> Self {
+        let mut rng = Prng::new(seed ^ 0x6561_6765_725f_6f6e);
+        if rng.chance(1, 2) {
+            return Self::default();
+        }
+        let mut some = |of: &[u64]| of[rng.index(of.len())];
+        let clients = some(&[0b111, 0b111, 0b01, 0b10]) as u8;
+        Self { clients, files: some(&[0, 0b101, 0b111]) as u8, delegate_pct: some(&[0, 50, 50, 100]) }
+    }
 }
 
 impl Plan {
@@ -116,6 +140,7 @@ impl Plan {
             wants: some(&[0, 1, 2, 3]) as u8,
             shrinks,
             patient: shrinks && of_going.chance(1, 2),
+            eager: Eager::any(drawn),
         }
     }
 
@@ -124,6 +149,7 @@ impl Plan {
         // As many as clients may have open: courses are long.
         config.limits.reclaims = 1 << 20;
         config.rank = rank;
+        config.delegate_pct = self.eager.delegate_pct;
         // Calls are few: what is asked several times of one directory is much, also of one with few names.
         (config.split_size, config.merge_size, config.limits.hot_names) = (3, 2, 0);
         (config.split_reads, config.split_writes) = (16, 8);
@@ -150,7 +176,6 @@ impl Plan {
     }
 
     pub(super) fn client(&self, number: usize) -> ClientConfig {
-        let keeps = self.wants >> (number % 2) & 1 == 1;
         ClientConfig {
             info: ClientInfo {
                 host: format!("host{number}"),
@@ -158,10 +183,31 @@ impl Plan {
                 pid: number as u32,
                 caps_max: 0,
             },
-            wants: if keeps { Bits::ATTRS.with(Bits::FC) } else { Bits::NONE },
+            wants: self.wants(number),
             retry: true,
             recover_clean: true,
             limits: client::Limits::default(),
         }
+    }
+
+    /// What a client's edge keeps; an eager one wants directories, perhaps files.
+    pub(super) fn wants(&self, number: usize) -> Bits {
+        let keeps = self.wants >> (number % 2) & 1 == 1;
+        if self.is_eager(number) {
+            let pages = if keeps { Bits::FC } else { Bits::NONE };
+            let files = if self.eager.files >> number & 1 == 1 { Bits::ALONE } else { Bits::NONE };
+            return Bits::ATTRS.with(pages).with(Bits::DX).with(files);
+        }
+        if keeps { Bits::ATTRS.with(Bits::FC) } else { Bits::NONE }
+    }
+
+    /// Whether a client is answered before what it asked for is durable.
+    pub(super) const fn is_eager(&self, number: usize) -> bool {
+        self.eager.clients >> number & 1 == 1
+    }
+
+    /// How long a rank waits for who says nothing.
+    pub(super) const fn lease_ns(&self) -> u64 {
+        self.rank(RankId(0), Incarnation(1)).lease_ns
     }
 }

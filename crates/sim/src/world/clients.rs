@@ -178,7 +178,7 @@ impl World {
         if lost {
             slot.gone = Some(before);
         }
-        slot.performed = performances(&out, |tid| self.judge.knows(session, tid));
+        slot.performed = performances(&out, |_, tid| self.judge.knows(session, tid));
         for waiting in machine.waiting() {
             if let Some(busy) = slot.busy.get_mut(&waiting.call) {
                 busy.sent = Some((session, waiting.tid));

@@ -10,7 +10,7 @@ use client::Validity;
 use mds::input::ConnId;
 use mds::output::Output;
 use proto::caps::{Bits, Recalled};
-use proto::ids::{Position, SessionId, Tid};
+use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -19,11 +19,12 @@ use std::collections::BTreeMap;
 
 /// What a client says that it has performed, in the step in which it tells its caller.
 #[derive(Debug)]
-pub(super) struct Performance {
-    pub(super) tid: Tid,
-    told: Told,
-    cred: Cred,
-    request: Request,
+pub(crate) struct Performance {
+    pub(crate) rank: RankId,
+    pub(crate) tid: Tid,
+    pub(crate) told: Told,
+    pub(crate) cred: Cred,
+    pub(crate) request: Request,
 }
 
 /// A call that was answered without having been sent.
@@ -40,11 +41,11 @@ pub(super) struct OwnAnswer<'a> {
 pub(super) type Positions = BTreeMap<ConnId, Vec<(Position, Position)>>;
 
 /// With which errors a client refuses a call without asking anybody.
-const REFUSALS: [Errno; 6] =
+pub(crate) const REFUSALS: [Errno; 6] =
     [Errno::EAGAIN, Errno::ESHUTDOWN, Errno::ENFILE, Errno::ENOLCK, Errno::EIO, Errno::EINTR];
 
 /// What a client performs, in the coverage table.
-pub(super) const fn performed_kind(request: &Request) -> &'static str {
+pub(crate) const fn performed_kind(request: &Request) -> &'static str {
     match request {
         Request::Create { .. } => "performed: create",
         Request::MkNod { .. } => "performed: mknod",
@@ -62,12 +63,16 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
 }
 
 /// What a client's messages say that it performed, and had not said before.
-pub(super) fn performances(messages: &[client::Output], knows: impl Fn(Tid) -> bool) -> Vec<Performance> {
+pub(crate) fn performances(
+    messages: &[client::Output],
+    knows: impl Fn(RankId, Tid) -> bool,
+) -> Vec<Performance> {
     let new = messages.iter().filter_map(|output| match output {
-        client::Output::Send { message: ClientMsg::Performed { tid, told, cred, request, .. }, .. }
-            if !told.heard && !knows(*tid) =>
+        client::Output::Send { rank, message: ClientMsg::Performed { tid, told, cred, request, .. } }
+            if !told.heard && !knows(*rank, *tid) =>
         {
-            Some(Performance { tid: *tid, told: *told, cred: cred.clone(), request: request.clone() })
+            let (cred, request) = (cred.clone(), request.clone());
+            Some(Performance { rank: *rank, tid: *tid, told: *told, cred, request })
         }
         _ => None,
     });
@@ -79,7 +84,7 @@ const fn asked_by(session: SessionId, tid: Tid, cred: Cred, request: Request, pa
 }
 
 /// Whether a call was performed as this: what is appended is told where to.
-fn is_same(call: &Request, performed: &Request) -> bool {
+pub(crate) fn is_same(call: &Request, performed: &Request) -> bool {
     match (call, performed) {
         (
             Request::Write { node, append: true, kill_suidgid, data, .. },
@@ -96,7 +101,7 @@ impl World {
         let all = &self.clients[client].performed;
         let found = all.iter().position(|performance| is_same(own.request, &performance.request));
         let performance = found.map(|at| self.clients[client].performed.remove(at));
-        let Some(Performance { tid, told, cred, request }) = performance else {
+        let Some(Performance { tid, told, cred, request, .. }) = performance else {
             return self.known_answer(client, session, own);
         };
         let pattern = match own.request {

@@ -10,7 +10,7 @@ mod clocks;
 mod coverage;
 mod data;
 mod disks;
-mod early;
+pub(crate) mod early;
 mod endings;
 mod event;
 mod faults;

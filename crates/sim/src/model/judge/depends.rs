@@ -15,7 +15,7 @@ use stdx::Wall;
 
 /// Something that changes, and that an answer can show.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fact {
+pub(crate) enum Fact {
     /// Which inode a name leads to, if to any.
     Name(Ino, Rc<[u8]>),
     /// That the inode is there.
@@ -95,7 +95,7 @@ impl Judge {
     }
 }
 
-fn touched(before: &Tree, after: &Tree) -> BTreeSet<Fact> {
+pub(crate) fn touched(before: &Tree, after: &Tree) -> BTreeSet<Fact> {
     let mut facts = BTreeSet::new();
     let all: BTreeSet<Ino> = before.nodes.keys().chain(after.nodes.keys()).copied().collect();
     for ino in all {
@@ -136,7 +136,7 @@ fn changed(old: &Node, new: &Node, facts: &mut BTreeSet<Fact>) {
 }
 
 /// What a request and its answer show of a tree.
-pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
+pub(crate) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
     let mut shown = Shown { tree, empties: true, facts: BTreeSet::new() };
     shown.request(request);
     match outcome {
@@ -150,7 +150,7 @@ pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeS
 }
 
 /// What a request by itself asks for.
-pub(super) fn asked_for(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
+pub(crate) fn asked_for(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
     // What fails for another reason does not tell whether a directory that would go is empty.
     let empties = matches!(outcome, Ok(_) | Err(Errno::ENOTEMPTY));
     // Whether an attribute is there has nothing to do with what is performed on a file.

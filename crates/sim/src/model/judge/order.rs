@@ -6,6 +6,7 @@
 use super::depends::{Fact, asked_for};
 use super::promise::Promise;
 use super::{Judge, Pending, Verdict};
+use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -104,7 +105,7 @@ impl Judge {
     /// What must be durable before a session is told that everything, or everything of a file, is.
     pub(super) fn sync_needs(&self, pending: &Pending, ino: Option<Ino>) -> Position {
         let key = (pending.asked.session, pending.asked.tid);
-        let chain = ino.map(|ino| self.chain(ino));
+        let chain = ino.map(|ino| chain(self.tree(), ino));
         let earlier = self.promises.range((key.0, Tid(0))..key);
         let earlier = earlier.filter(|(_, promise)| promise.clock < pending.since);
         let ends = earlier.filter_map(|(_, promise)| Some(promise.executed?.0));
@@ -137,28 +138,6 @@ impl Judge {
             )),
             None => Ok(()),
         }
-    }
-
-    /// A file, and every directory on the way to it.
-    fn chain(&self, ino: Ino) -> BTreeSet<Fact> {
-        let tree = self.tree();
-        let mut facts = BTreeSet::from([Fact::Inode(ino), Fact::Life(ino)]);
-        let Some(node) = tree.node(ino) else { return facts };
-        let mut at = node.parent;
-        for dir in tree.nodes.values().filter(|dir| dir.is_dir()) {
-            for (name, _) in dir.entries.iter().filter(|(_, child)| **child == ino) {
-                facts.insert(Fact::Name(dir.ino, name.clone()));
-                at = dir.ino;
-            }
-        }
-        for _ in 0..tree.nodes.len() {
-            facts.extend([Fact::Life(at), Fact::Place(at)]);
-            match tree.node(at) {
-                Some(node) if at != Ino::ROOT => at = node.parent,
-                _ => break,
-            }
-        }
-        facts
     }
 
     /// Whether a session has promises that are not executed.
@@ -196,6 +175,27 @@ impl Judge {
     }
 }
 
+/// A file, and every directory on the way to it.
+pub(crate) fn chain(tree: &Tree, ino: Ino) -> BTreeSet<Fact> {
+    let mut facts = BTreeSet::from([Fact::Inode(ino), Fact::Life(ino)]);
+    let Some(node) = tree.node(ino) else { return facts };
+    let mut at = node.parent;
+    for dir in tree.nodes.values().filter(|dir| dir.is_dir()) {
+        for (name, _) in dir.entries.iter().filter(|(_, child)| **child == ino) {
+            facts.insert(Fact::Name(dir.ino, name.clone()));
+            at = dir.ino;
+        }
+    }
+    for _ in 0..tree.nodes.len() {
+        facts.extend([Fact::Life(at), Fact::Place(at)]);
+        match tree.node(at) {
+            Some(node) if at != Ino::ROOT => at = node.parent,
+            _ => break,
+        }
+    }
+    facts
+}
+
 /// The directories whose names a request changes.
 pub(crate) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
     let (one, two) = match request {
@@ -215,7 +215,7 @@ pub(crate) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
 /// Whether an answer says nothing of a file but that an attribute is not there, or none. That is as true after whatever its client
 /// performed on it: WRITE and SETATTR bring no attribute, so the rank answers without asking for the file back. One that is there is
 /// another matter: a write takes a file capability away, so a file with attributes is delegated to nobody.
-fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
+pub(crate) fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
     match (request, outcome) {
         (Request::GetXattr { .. }, Err(errno)) => *errno == Errno::ENODATA,
         (Request::ListXattr { .. }, Ok(Reply::XattrNames(names))) => names.is_empty(),
@@ -224,7 +224,7 @@ fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
 }
 
 /// What others must not be told of before a request that was performed.
-fn performs(request: &Request) -> Vec<Fact> {
+pub(crate) fn performs(request: &Request) -> Vec<Fact> {
     let node = match request {
         Request::SetAttr { node, .. } | Request::Write { node, .. } => Some(Fact::Inode(node.ino)),
         every_request!() => None,
@@ -233,7 +233,7 @@ fn performs(request: &Request) -> Vec<Fact> {
 }
 
 /// Whether one of these shows the other: names of a directory together stand for each of them.
-fn overlaps(seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
+pub(crate) fn overlaps(seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
     let Fact::Names(dir) = fact else { return seen.contains(fact) };
     seen.contains(fact) || seen.iter().any(|seen| matches!(seen, Fact::Name(of, _) if of == dir))
 }

@@ -13,7 +13,7 @@ use proto::message::Told;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Errno, Ino};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 
 /// One of them.
@@ -117,7 +117,8 @@ impl Judge {
                 key.1.0, key.0.0
             ));
         };
-        let same = is_told(promise, &asked.request) && promise.asked.cred == asked.cred;
+        let same = is_told(&promise.asked.request, &promise.outcome, &asked.request)
+            && promise.asked.cred == asked.cred;
         let heard = told.heard || !promise.told.heard;
         if !same || promise.told.ino != told.ino || promise.told.wall != told.wall || !heard {
             return Err(format!(
@@ -154,21 +155,9 @@ impl Judge {
         }
         promise.executed = Some((end, number));
         promise.lost = false;
-        let told = promise.told.wall;
-        if told != wall {
-            let subject = request.subject().map(|(node, _)| node.ino);
-            let linked = if let Request::Link { node, .. } = request { Some(node.ino) } else { None };
-            let nodes = parents(request).chain(subject).chain(linked).filter_map(|ino| before.node(ino));
-            let changed = nodes.map(|node| node.mtime.max(node.ctime)).max();
-            let raised = wall > told && changed.is_some_and(|changed| wall <= changed);
-            let cut = wall < told && wall == self.wall;
-            if !raised && !cut {
-                return Err(format!("at {wall:?} instead of {told:?}: {request:?}"));
-            }
-            self.cut_walls.entry(told).or_default().insert(wall);
-        }
+        self.cut_walls.takes(request, (promise.told.wall, wall), self.wall, before)?;
         let promise = &self.promises[&(session, tid)];
-        let same = self.is_as_told(&promise.outcome, found);
+        let same = self.cut_walls.is_as_told(&promise.outcome, found);
         // One before it came to nothing, and its author may not have heard of that yet.
         let mut before = self.promises.range((session, Tid(0))..(session, tid)).map(|(_, before)| before);
         if self.spoiled.contains(&session)
@@ -182,40 +171,9 @@ impl Judge {
         Ok(true)
     }
 
-    fn is_as_told(&self, told: &Outcome, found: &Outcome) -> Verdict {
-        let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(told, found), found);
-        match (told, found) {
-            (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same(told, found),
-            (Ok(Reply::Created { attr: told, new: made }), Ok(Reply::Created { attr: found, new }))
-                if made == new =>
-            {
-                same(told, found)
-            }
-            (Ok(Reply::Written { attr: told, count: wanted }), Ok(Reply::Written { attr: found, count }))
-                if wanted == count =>
-            {
-                same(told, found)
-            }
-            (told, found) if told == found => Ok(()),
-            _ => Err(format!("comes to {found:?}, which is not what was told")),
-        }
-    }
-
-    /// Attributes that a client tells, with the times that the rank did not take as told, where that explains those
-    /// that are.
+    /// As `Cuts::as_cut`.
     pub(super) fn as_cut(&self, told: &Attr, is: &Attr) -> Attr {
-        // What the rank raised once is later than what the client tells of its next changes, too, until the rank has heard of them.
-        let raised = |told: Wall, is: Wall| {
-            told < is && self.cut_walls.range(..=told).any(|(_, became)| became.contains(&is))
-        };
-        let cut = |told: Wall, is: Wall| self.cut_walls.get(&told).is_some_and(|became| became.contains(&is));
-        let time = |told: Wall, is: Wall| if cut(told, is) || raised(told, is) { is } else { told };
-        Attr {
-            mtime: time(told.mtime, is.mtime),
-            ctime: time(told.ctime, is.ctime),
-            btime: time(told.btime, is.btime),
-            ..*told
-        }
+        self.cut_walls.as_cut(told, is)
     }
 
     /// The inode that a promise made, if a crash took that back.
@@ -375,7 +333,74 @@ impl Judge {
     }
 }
 
-pub(super) const fn attr_of(reply: &Reply) -> Option<&Attr> {
+/// Times that a rank did not take as they were told: as what it took each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cuts(BTreeMap<Wall, BTreeSet<Wall>>);
+
+impl Cuts {
+    /// What was told to be at the first of two times is carried out at the second: not in the rank's future, nor before what it
+    /// changes changed last.
+    pub(crate) fn takes(
+        &mut self,
+        request: &Request,
+        (told, wall): (Wall, Wall),
+        now: Wall,
+        before: &Tree,
+    ) -> Verdict {
+        if told == wall {
+            return Ok(());
+        }
+        let subject = request.subject().map(|(node, _)| node.ino);
+        let linked = if let Request::Link { node, .. } = request { Some(node.ino) } else { None };
+        let nodes = parents(request).chain(subject).chain(linked).filter_map(|ino| before.node(ino));
+        let changed = nodes.map(|node| node.mtime.max(node.ctime)).max();
+        let raised = wall > told && changed.is_some_and(|changed| wall <= changed);
+        let cut = wall < told && wall == now;
+        if !raised && !cut {
+            return Err(format!("at {wall:?} instead of {told:?}: {request:?}"));
+        }
+        self.0.entry(told).or_default().insert(wall);
+        Ok(())
+    }
+
+    /// Whether a transaction came to what was told.
+    pub(crate) fn is_as_told(&self, told: &Outcome, found: &Outcome) -> Verdict {
+        let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(told, found), found);
+        match (told, found) {
+            (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same(told, found),
+            (Ok(Reply::Created { attr: told, new: made }), Ok(Reply::Created { attr: found, new }))
+                if made == new =>
+            {
+                same(told, found)
+            }
+            (Ok(Reply::Written { attr: told, count: wanted }), Ok(Reply::Written { attr: found, count }))
+                if wanted == count =>
+            {
+                same(told, found)
+            }
+            (told, found) if told == found => Ok(()),
+            _ => Err(format!("comes to {found:?}, which is not what was told")),
+        }
+    }
+
+    /// Attributes that a client tells, with the times that the rank did not take as told, where that explains those
+    /// that are.
+    pub(crate) fn as_cut(&self, told: &Attr, is: &Attr) -> Attr {
+        // What the rank raised once is later than what the client tells of its next changes, too, until the rank has heard of them.
+        let raised =
+            |told: Wall, is: Wall| told < is && self.0.range(..=told).any(|(_, became)| became.contains(&is));
+        let cut = |told: Wall, is: Wall| self.0.get(&told).is_some_and(|became| became.contains(&is));
+        let time = |told: Wall, is: Wall| if cut(told, is) || raised(told, is) { is } else { told };
+        Attr {
+            mtime: time(told.mtime, is.mtime),
+            ctime: time(told.ctime, is.ctime),
+            btime: time(told.btime, is.btime),
+            ..*told
+        }
+    }
+}
+
+pub(crate) const fn attr_of(reply: &Reply) -> Option<&Attr> {
     match reply {
         Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. } => Some(attr),
         _ => None,
@@ -383,7 +408,7 @@ pub(super) const fn attr_of(reply: &Reply) -> Option<&Attr> {
 }
 
 /// The inode that a request made.
-pub(super) const fn made(request: &Request, reply: &Reply) -> Ino {
+pub(crate) const fn made(request: &Request, reply: &Reply) -> Ino {
     match (request, reply) {
         (
             Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. },
@@ -395,8 +420,8 @@ pub(super) const fn made(request: &Request, reply: &Reply) -> Ino {
 }
 
 /// Whether a request is what its caller was told of: of bytes as many as were done.
-fn is_told(promise: &Promise, request: &Request) -> bool {
-    match (&promise.asked.request, request, &promise.outcome) {
+pub(crate) fn is_told(called: &Request, outcome: &Outcome, request: &Request) -> bool {
+    match (called, request, outcome) {
         (
             Request::Write { node, offset, append, kill_suidgid, data },
             Request::Write { node: a, offset: b, append: c, kill_suidgid: d, data: done },
@@ -406,7 +431,7 @@ fn is_told(promise: &Promise, request: &Request) -> bool {
                 && done.bytes() == &data.bytes()[..data.len().min(*count) as usize]
         }
         (Request::CopyRange { .. }, Request::CopyRange { len, .. }, Ok(Reply::Written { count, .. })) => {
-            let mut all = promise.asked.request.clone();
+            let mut all = called.clone();
             if let Request::CopyRange { len: asked, .. } = &mut all {
                 *asked = *len;
             }

@@ -124,7 +124,7 @@ fn check_entry(tree: &Tree, entry: &DirEntry, teller: Teller) -> Verdict {
 }
 
 /// Attributes as the rank tells them.
-pub(super) fn rank_attr(wanted: &Attr, found: &Attr, now: Wall) -> Verdict {
+pub(crate) fn rank_attr(wanted: &Attr, found: &Attr, now: Wall) -> Verdict {
     same_attr(wanted, found)?;
     let rest = |a: &Attr| (a.parent, a.hash, a.change);
     // Reading a file sets the time of the last access in the rank's memory only, some time before it is answered.
@@ -136,7 +136,7 @@ pub(super) fn rank_attr(wanted: &Attr, found: &Attr, now: Wall) -> Verdict {
 }
 
 /// Attributes as anybody tells them.
-pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
+pub(crate) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
     let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size, a.blocks);
     let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
     if key(wanted) == key(found) && times(wanted) == times(found) {

@@ -14,7 +14,7 @@ use proto::message::Told;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, Name, NodeRef, every_request};
+use proto::{Attr, Cred, Errno, Ino, Name, NodeRef, every_request};
 use std::borrow::Cow;
 
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
@@ -36,7 +36,7 @@ impl Judge {
         self.may_move(&asked, &before)?;
         let mut after = before.clone();
         let known = self.spoiled.contains(&session);
-        if let Err(error) = run_told(&mut after, &asked, &told, reply)
+        if let Err(error) = run_told(&mut after, (&asked.request, &asked.cred), &told, reply)
             && !known
         {
             return Err(format!("performs {request:?}\n  as {outcome:?}\n  but the rank {error}"));
@@ -148,7 +148,7 @@ impl Judge {
         for promise in missing {
             if let Ok(reply) = &promise.outcome {
                 // What does not work any more ends in a late error.
-                let _ = run_told(tree, &promise.asked, &promise.told, reply);
+                let _ = run_told(tree, (&promise.asked.request, &promise.asked.cred), &promise.told, reply);
             }
         }
     }
@@ -163,8 +163,12 @@ fn acl_mode(value: &[u8]) -> Option<u32> {
 }
 
 /// Executes what was told on a tree: with its number, its time, and what else POSIX leaves open.
-fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
-    let request = &asked.request;
+pub(crate) fn run_told(
+    tree: &mut Tree,
+    (request, cred): (&Request, &Cred),
+    told: &Told,
+    reply: &Reply,
+) -> Verdict {
     let at = match (request, reply) {
         (Request::Write { append: true, .. }, Reply::Written { attr, count }) => {
             Some(attr.size.saturating_sub(*count))
@@ -172,7 +176,7 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
         _ => None,
     };
     let (made, offset, count) = given(request, reply, at);
-    let op = Op { request, cred: &asked.cred, wall: told.wall, made, offset, count };
+    let op = Op { request, cred, wall: told.wall, made, offset, count };
     let before = tree.clone();
     if let Err(errors) = tree.run(&op) {
         *tree = before;
@@ -215,7 +219,7 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
 }
 
 /// The name that a request is about, if its answer is about what it leads to.
-const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
+pub(crate) const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
     match request {
         Request::MkNod { parent, name, .. }
         | Request::MkDir { parent, name, .. }

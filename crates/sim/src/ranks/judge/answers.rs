@@ -5,10 +5,11 @@
 use super::history::is_harmless;
 use super::parts::evened;
 use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, is_lock_wait, policies, refusals};
-use crate::model::judge::{Teller, Verdict, check_listing, check_reply};
+use crate::model::judge::{Manner, Teller, Verdict, check_listing, check_reply};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
 use proto::attr::SetTime;
+use proto::ids::SessionId;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -23,9 +24,18 @@ impl Judge {
     /// An answer leaves a rank.
     pub(super) fn sent(&mut self, sent: &Sent) -> Verdict {
         self.answers += 1;
+        if self.promises.rewrites.contains(&sent.key) {
+            return Ok(());
+        }
+        match (&sent.outcome, sent.manner) {
+            (_, Manner::Done) => return self.done(sent.key),
+            (Err(Errno::ESHUTDOWN), _) if self.is_promised(&sent.key) => return Ok(()),
+            (Err(errno), _) if self.is_promised(&sent.key) => return self.breaks_promise(sent.key, *errno),
+            _ => {}
+        }
         let Some(pending) = self.pending.get(&sent.key).cloned() else {
             let floor = self.floors.get(&(sent.key.0, sent.key.1)).copied().unwrap_or_default();
-            return if sent.key.2 < floor || self.over.contains(&sent.key) {
+            return if sent.key.2 < floor || self.knows(sent.key) {
                 Ok(())
             } else {
                 Err(format!("answers {:?}, which nobody asked for", sent.key))
@@ -36,7 +46,7 @@ impl Judge {
                 Err(format!("answers but executed {outcome:?}"))
             }
             Some((_, end)) if self.ranks.get(&sent.key.0).is_none_or(|journal| journal.durable < *end) => {
-                Err(format!("answers before {} is durable", end.0))
+                self.before_durable(sent.key, *end, sent.manner)
             }
             Some(_) => Ok(()),
             None if pending.gone => Ok(()),
@@ -74,15 +84,39 @@ impl Judge {
     }
 
     /// A caller has its answer: the one that a rank gave it, or the client's own.
-    pub(in crate::ranks) fn heard(&mut self, keys: &[Key], asked: &Asked, outcome: &Outcome) -> Verdict {
+    pub(in crate::ranks) fn heard(
+        &mut self,
+        session: SessionId,
+        keys: &[Key],
+        asked: &Asked,
+        outcome: &Outcome,
+    ) -> Verdict {
         let since = asked.call.and_then(|call| self.begun.get(&call)).copied().unwrap_or(self.first);
-        let judged = self.takes(keys, since, asked, outcome);
-        asked.call.map(|call| self.begun.remove(&call));
-        self.prune();
+        let judged = self.takes((session, keys), since, asked, outcome);
+        let judged = judged.and_then(|()| match outcome {
+            Ok(_) => self.sync_heard(session, asked),
+            Err(_) => Ok(()),
+        });
+        self.call_is_over(asked);
         judged
     }
 
-    fn takes(&mut self, keys: &[Key], since: u64, asked: &Asked, outcome: &Outcome) -> Verdict {
+    /// A caller has its answer, and nobody asks what it saw.
+    pub(in crate::ranks) fn call_is_over(&mut self, asked: &Asked) {
+        if let Some(call) = asked.call {
+            self.begun.remove(&call);
+            self.promises.begun.remove(&call);
+        }
+        self.prune();
+    }
+
+    fn takes(
+        &mut self,
+        (session, keys): (SessionId, &[Key]),
+        since: u64,
+        asked: &Asked,
+        outcome: &Outcome,
+    ) -> Verdict {
         let told = |key: &Key| self.pending.get(key).and_then(|pending| pending.answered.as_ref());
         let answers: Vec<&Outcome> = keys.iter().filter_map(told).collect();
         if matches!((&asked.request, outcome), (Request::Create { .. }, Err(Errno::EXDEV))) {
@@ -105,7 +139,7 @@ impl Judge {
             return Ok(());
         }
         self.own += 1;
-        let judged = self.of_the_clients_own(since, asked, outcome).map_err(|error| {
+        let judged = self.of_the_clients_own(session, since, asked, outcome).map_err(|error| {
             format!("a client says by itself: {error}\n  request {:?}\n  answer {outcome:?}", asked.request)
         });
         if judged.is_err()
@@ -137,12 +171,21 @@ impl Judge {
     }
 
     /// What a client answers by itself: from what it was granted, or because no rank has it.
-    fn of_the_clients_own(&self, since: u64, asked: &Asked, outcome: &Outcome) -> Verdict {
+    fn of_the_clients_own(
+        &self,
+        session: SessionId,
+        since: u64,
+        asked: &Asked,
+        outcome: &Outcome,
+    ) -> Verdict {
         if matches!(outcome, Err(Errno::ESTALE)) && self.may_be_gone(asked) {
             return Ok(());
         }
         if outcome.as_ref().err().is_some_and(|errno| refusals::lock_may_fail(&asked.request, *errno)) {
             return Ok(());
+        }
+        if self.promises.eager.contains(&session) {
+            return self.answers_itself(session, since, asked, outcome);
         }
         let mut why = String::from("no state to compare with");
         for (_, tree) in self.states(since).rev() {
@@ -159,6 +202,8 @@ impl Judge {
         if !is_lock_wait(request) {
             self.begun.insert(call, self.last());
         }
+        let clock = self.ticks();
+        self.promises.begun.insert(call, clock);
     }
 
     /// A call's client lost the locks that it may rely on.
@@ -192,9 +237,11 @@ impl Judge {
             // Zeros that were never written are a hole.
             return Ok(());
         }
+        self.comes_in_order(key, pending, outcome)?;
         let (mut why, teller) = (String::from("no state to compare with"), Teller::Rank(self.wall));
-        for (number, tree) in self.states(pending.first).rev() {
-            if !self.is_durable(key.0, number) {
+        let first = pending.first.max(self.shows_own(key, pending));
+        for (number, tree) in self.states(first).rev() {
+            if !self.is_durable(key.0, number) && !self.may_show(key, (number, tree), pending, outcome) {
                 why = "only fits what is not durable".into();
                 continue;
             }
@@ -264,7 +311,7 @@ impl Judge {
     }
 
     /// A file without a name may be gone at any moment; and what a crash moved back is not where its client looks for it.
-    fn may_be_gone(&self, asked: &Asked) -> bool {
+    pub(super) fn may_be_gone(&self, asked: &Asked) -> bool {
         nodes_of(&asked.request).into_iter().any(|node| {
             let nameless =
                 |tree: &Tree| tree.node(node.ino).is_none_or(|node| !node.is_dir() && node.nlink == 0);
@@ -282,7 +329,7 @@ impl Judge {
         self.displaced.contains(&reference.ino) && !there
     }
 
-    fn fits(&self, state: &Tree, asked: &Asked, outcome: &Outcome, teller: Teller) -> Verdict {
+    pub(super) fn fits(&self, state: &Tree, asked: &Asked, outcome: &Outcome, teller: Teller) -> Verdict {
         let mut tree = state.clone();
         let (made, offset, count) = match outcome {
             Ok(reply) => given(&asked.request, reply, None),

@@ -15,8 +15,9 @@ use proto::dentry::DentryValue;
 use proto::ids::{Position, RankId};
 use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
-use proto::reply::{Reply, decode_outcome};
+use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
+use proto::system::session_flags;
 use proto::transact::Change;
 use proto::{Ino, Reader, every_request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +62,7 @@ impl Judge {
                     let outcome = decode_outcome(&mut Reader::new(origin.result))
                         .map_err(|error| format!("result at {}: {error}", at.0))?;
                     let key = (rank, origin.session, origin.tid);
-                    let asked = self.may_execute(key)?;
+                    let asked = self.may_execute(key, &outcome)?;
                     Some(Origin { key, outcome, asked })
                 }
                 None => None,
@@ -82,7 +83,7 @@ impl Judge {
     }
 
     /// What was asked for, once.
-    fn may_execute(&self, key: Key) -> Verdict<super::Asked> {
+    fn may_execute(&self, key: Key, outcome: &Outcome) -> Verdict<super::Asked> {
         let Some(pending) = self.pending.get(&key) else {
             return Err(format!("executes {key:?}, which nobody waits for"));
         };
@@ -94,6 +95,8 @@ impl Judge {
         {
             return Err(format!("call {call} is carried out as {other:?} and as {key:?}"));
         }
+        self.in_order(key, pending)?;
+        self.after_others(key, pending, outcome)?;
         Ok(pending.asked.clone())
     }
 
@@ -119,7 +122,10 @@ impl Judge {
             versions: Vec::new(),
             changes: Vec::new(),
             decides: false,
+            facts: BTreeSet::new(),
+            needs: end,
         };
+        self.sessions_of(rank, end, mutations)?;
         step.timed = self.timed(&step)?;
         let did = self.open.apply(step.at(), mutations, Some(&self.durable_ends()))?;
         let wanted = step.origin.is_some() || !did.carries.is_empty();
@@ -128,6 +134,10 @@ impl Judge {
             return Err(format!("nobody asked for it: {list:?}"));
         }
         let answer = apply(&mut step, (&mut self.records, &self.open, &did), &self.seed)?;
+        if let Some(origin) = &step.origin {
+            self.made_again(origin.key);
+            self.number_is_first(origin)?;
+        }
         (step.versions, step.changes) = self.fresh_versions(mutations, &did)?;
         step.decides = did.commits.is_some();
         self.check_made(rank, mutations, &before)?;
@@ -138,12 +148,16 @@ impl Judge {
         compare(&full, &step.tree, &self.seed).map_err(|error| format!("{error} (after {request:?})"))?;
         self.across += u64::from(did.commits.is_some());
         self.released += did.released;
+        self.note_undurable(&mut step, &before);
         if let Some(origin) = &step.origin {
+            let clock = self.ticks();
             if let Some(answer) = &answer {
                 self.check_executed(&step, origin, answer)
                     .map_err(|error| format!("{error} (to {request:?})"))?;
             }
+            self.keeps_promise(&step, origin, &before)?;
             if let Some(pending) = self.pending.get_mut(&origin.key) {
+                pending.first_at.get_or_insert(clock);
                 pending.executed = Some((origin.outcome.clone(), end));
                 if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &origin.outcome {
                     self.answered.entry(rank).or_default().insert(attr.ino);
@@ -155,6 +169,23 @@ impl Judge {
         }
         self.line.push_back(step);
         self.prune();
+        Ok(())
+    }
+
+    /// Sessions that end at a rank, and numbers that are delegated to them.
+    fn sessions_of(&mut self, rank: RankId, end: Position, mutations: &[u8]) -> Verdict {
+        for mutation in Mutations::new(mutations).flatten() {
+            match mutation {
+                Mutation::Session { id, open: false, .. } => self.gives_up(rank, id),
+                Mutation::SessionFlags { id, flags } if flags & session_flags::EVICTED != 0 => {
+                    self.gives_up(rank, id);
+                }
+                Mutation::DelegateInos { id, first, count } => {
+                    self.delegates_inos((rank, id), first, count, end)?;
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -245,6 +276,7 @@ impl Judge {
         let gone: Vec<u64> =
             (self.first + 1..).zip(&self.line).filter(|(_, step)| is_gone(step)).map(|(at, _)| at).collect();
         if gone.is_empty() {
+            self.recovered_promises(rank, end, &gone);
             self.prune();
             return Ok(());
         }
@@ -282,6 +314,7 @@ impl Judge {
         let left = self.tree().names();
         self.displaced
             .extend(names.iter().filter(|(ino, names)| left.get(ino) != Some(names)).map(|(ino, _)| *ino));
+        self.recovered_promises(rank, end, &gone);
         let firsts = self.pending.values_mut().map(|pending| &mut pending.first);
         for first in firsts.chain(self.begun.values_mut()) {
             *first -= gone.iter().filter(|at| **at <= *first).count() as u64;

@@ -42,6 +42,12 @@ impl<K: Ord + Copy + Debug> Numbers<K> {
         Ok(given)
     }
 
+    /// What is made again as it was told counts from the beginning: of the first time only its maker has seen anything.
+    pub(super) fn forget(&mut self, of: K) {
+        self.last.remove(&of);
+        self.lost.retain(|(lost, _)| *lost != of);
+    }
+
     /// A crash took a step back, the latest first. `told`: somebody, its author at least, may know the number, so that it is spent.
     pub(super) fn take_back(&mut self, given: &Given<K>, told: bool) {
         if told {

@@ -197,6 +197,10 @@ impl Judge {
             if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
                 return Err(format!("seals {part:?}, and has a name in {} reserved", dir.0));
             }
+            let goes = |dir: Ino| self.owners.governing((dir, Of::Whole), self.tree()) == unit;
+            if let Some((dir, holder)) = self.held_below(goes) {
+                return Err(format!("seals {unit:?}, and directory {} is delegated to {holder:?}", dir.0));
+            }
         }
         Ok(())
     }
@@ -231,6 +235,14 @@ impl Judge {
         let has_units = self.owners.units(dir).next().is_some();
         let placed = self.tree().node(dir).is_some_and(|node| node.placed);
         dir != Ino::ROOT && (placed || has_units || self.owners.map.as_ref().is_some_and(entry))
+    }
+
+    /// Whether a directory's inode, its content or a part of that are at different ranks.
+    pub(super) fn is_of_several(&self, dir: Ino) -> bool {
+        let Some(node) = self.tree().node(dir).filter(|_| dir != Ino::ROOT) else { return false };
+        let home = self.owners.owner((node.parent, Of::Name(node.home.1)), self.tree());
+        let units = self.owners.units(dir).map(|unit| Of::frag(unit.frag));
+        units.chain([Of::Whole]).any(|of| self.owners.owner((dir, of), self.tree()) != home)
     }
 
     /// Whether a directory is such, or may have been since the request under way that began first: one that is spread, or was until it

@@ -1,0 +1,130 @@
+//! The order among promises, and between them and everything else, for each stream of a session to a rank: what a session was told comes
+//! before what it asks for later, and before what others are told of the same by that rank. Between ranks there is none but what a sync
+//! makes, and that whoever is told of a directory is told of it as it is.
+//!
+//! Absent: what was told (`promise.rs`).
+
+use super::promise::Promise;
+use super::{Asked, Judge, Key, Pending};
+use crate::model::judge::{Fact, Verdict, asked_for, chain, is_without_xattr, overlaps, parents, performs};
+use proto::ids::{RankId, SessionId, Tid};
+use proto::reply::Outcome;
+use proto::request::Request;
+use proto::{Errno, Ino, every_request};
+use std::collections::BTreeSet;
+
+/// Whether a promise may have failed and nobody been told yet.
+pub(super) fn may_fail(judge: &Judge, promise: &Promise) -> bool {
+    judge.may_be_gone(&promise.asked)
+}
+
+impl Judge {
+    /// A transaction is to be executed for a session: what it performed before comes first, and of what was answered early what
+    /// was executed before it the first time.
+    pub(super) fn in_order(&self, key: Key, pending: &Pending) -> Verdict {
+        let mine = self.promises.list.get(&key);
+        let told = mine.map_or(pending.since, |promise| promise.clock);
+        let first = mine.and_then(|promise| promise.first);
+        let comes_first = |tid: Tid, promise: &Promise| match (promise.first, first) {
+            (Some(other), Some(first)) => other < first,
+            _ => tid < key.2 && promise.clock < told,
+        };
+        let of = self.promises.of(key.0, key.1);
+        let mut due = of
+            .filter(|((_, _, tid), promise)| comes_first(*tid, promise))
+            .filter(|(_, promise)| promise.is_due() && !may_fail(self, promise));
+        match due.next() {
+            Some((other, promise)) => Err(format!(
+                "{key:?} comes before {other:?}, which its caller was told of: {:?}",
+                promise.asked.request
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The state that shows what its session was told before it asked.
+    pub(super) fn shows_own(&self, key: Key, pending: &Pending) -> u64 {
+        let earlier = self.promises.list.range((key.0, key.1, Tid(0))..key);
+        let earlier = earlier.filter(|(_, promise)| promise.clock < pending.since);
+        earlier.filter_map(|(_, promise)| promise.executed).map(|(_, number)| number).max().unwrap_or(0)
+    }
+
+    /// Something happens for a session: what others were told by that rank before a crash comes first, and what they performed before it
+    /// was asked for, as far as it shows that.
+    pub(super) fn after_others(&self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
+        let asked = &pending.asked;
+        if self.promises.list.is_empty() || self.is_promised(&key) || self.promises.kept.contains(&key) {
+            return Ok(());
+        }
+        let others =
+            self.promises.list.iter().filter(|((_, owner, _), promise)| *owner != key.1 && promise.is_due());
+        let mut seen: Option<BTreeSet<Fact>> = None;
+        for (other, promise) in others {
+            let what = &promise.asked.request;
+            // A refusal may be one that was remembered from before.
+            if other.0 == key.0 && promise.lost && outcome.is_ok() && !may_fail(self, promise) {
+                return Err(format!("comes before {other:?}, which a crash took back: {what:?}"));
+            }
+            if promise.clock > pending.since || is_without_xattr(&asked.request, outcome) {
+                continue;
+            }
+            let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request, outcome));
+            if performs(what).iter().any(|fact| overlaps(seen, fact)) {
+                return Err(format!(
+                    "does not show what was performed as {other:?} before it was asked for: {what:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer without a transaction: what is looked at before which states it may show.
+    pub(super) fn comes_in_order(&self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
+        if matches!(outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
+            return Ok(());
+        }
+        self.in_order(key, pending)?;
+        // What a former life carried out, and whose answer was not heard, is remembered and not carried out again.
+        let recovered = self.promises.recovered.get(&key.0).copied().unwrap_or(0);
+        let remembered = outcome.is_ok() && pending.since < recovered;
+        if remembered || asked_for(self.tree(), &pending.asked.request, outcome).is_empty() {
+            return Ok(());
+        }
+        self.after_others(key, pending, outcome)
+    }
+
+    /// A caller is told that everything, or everything of a file, is durable: what it was told before it asked, at whichever rank, is, or
+    /// somebody has said that it is not.
+    pub(in crate::ranks) fn sync_heard(&self, session: SessionId, asked: &Asked) -> Verdict {
+        let of = match &asked.request {
+            Request::SyncFs => None,
+            Request::Fsync { node, .. } => Some(node.ino),
+            every_request!() => return Ok(()),
+        };
+        let begun = asked.call.and_then(|call| self.promises.begun.get(&call)).copied().unwrap_or(0);
+        if self.promises.spoiled.contains(&session) {
+            return Ok(());
+        }
+        let chain = of.map(|ino| chain(self.tree(), ino));
+        let concerns = |promise: &Promise| {
+            let node = promise.asked.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
+            let names = parents(&promise.asked.request).any(|dir| Some(dir) == of);
+            of.is_none_or(|ino| promise.told.ino == ino || node == ino || names)
+                || chain.as_ref().is_some_and(|chain| !promise.facts.is_disjoint(chain))
+        };
+        let mut promises = self.promises.of_session(session);
+        let open = |promise: &Promise| promise.clock <= begun && !promise.excused && concerns(promise);
+        match promises.find(|(_, promise)| open(promise)) {
+            Some((key, promise)) => {
+                Err(format!("is told that all is durable, and {key:?} is not: {:?}", promise.asked.request))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a session has performed something in a directory that the rank has not carried out.
+    pub(in crate::ranks) fn is_owed_in(&self, rank: RankId, session: SessionId, dir: Ino) -> bool {
+        let mut of = self.promises.of(rank, session);
+        of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
+    }
+}

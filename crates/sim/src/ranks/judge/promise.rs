@@ -1,0 +1,413 @@
+//! Promises of several ranks: what callers were told before it was durable at the rank that told it, or before that rank heard of it. Each
+//! comes to what was told, exactly once, in the order of its session's stream to that rank, whatever crashes; or somebody says why not.
+//!
+//! Absent: what answers may show (`depends.rs`), directories that are delegated (`delegated.rs`), order (`order.rs`).
+
+use super::order::may_fail;
+use super::{Asked, Judge, Key, Origin, Step};
+use crate::model::judge::{Cuts, Fact, Verdict, is_told, made};
+use crate::model::tree::Tree;
+use proto::ids::{Position, RankId, SessionId, Tid};
+use proto::message::Told;
+use proto::reply::{Outcome, Reply};
+use proto::{Errno, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Wall;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Promise {
+    pub(super) asked: Asked,
+    pub(super) told: Told,
+    pub(super) outcome: Outcome,
+    /// When the caller was told.
+    pub(super) clock: u64,
+    /// Where its transaction ends, and the state that it made.
+    pub(super) executed: Option<(Position, u64)>,
+    /// What that changed.
+    pub(super) facts: BTreeSet<Fact>,
+    /// Of what was answered early: when it was executed the first time, by the judge's clock.
+    pub(super) first: Option<u64>,
+    /// A crash took its transaction back, or came before it.
+    pub(super) lost: bool,
+    /// Nobody waits for it any more: its client is gone, or was given up.
+    pub(super) excused: bool,
+    /// The rank has said that it cannot be kept.
+    pub(super) failed: bool,
+}
+
+impl Promise {
+    pub(super) const fn is_due(&self) -> bool {
+        self.executed.is_none() && !self.excused && !self.failed
+    }
+}
+
+/// The book of them.
+#[derive(Default)]
+pub(super) struct Promises {
+    pub(super) list: BTreeMap<Key, Promise>,
+    /// Those that are durable, as long as they may be presented.
+    pub(super) kept: BTreeSet<Key>,
+    /// Sessions that may be answered early, and those to which a promise was broken.
+    pub(super) eager: BTreeSet<SessionId>,
+    pub(super) spoiled: BTreeSet<SessionId>,
+    /// Whom a rank has given up.
+    given_up: BTreeSet<(RankId, SessionId)>,
+    /// Requests that write bytes once more: they change nothing that is judged here.
+    pub(super) rewrites: BTreeSet<Key>,
+    pub(super) cuts: Cuts,
+    /// When each call began.
+    pub(super) begun: BTreeMap<u64, u64>,
+    /// When each rank began to live again.
+    pub(super) recovered: BTreeMap<RankId, u64>,
+    /// What came of them, and how often.
+    pub(super) counts: BTreeMap<&'static str, u64>,
+}
+
+impl Promises {
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Those of one stream.
+    pub(super) fn of(&self, rank: RankId, session: SessionId) -> impl Iterator<Item = (&Key, &Promise)> {
+        self.list.range((rank, session, Tid(0))..=(rank, session, Tid(u64::MAX)))
+    }
+
+    /// Those of one session, at all ranks.
+    pub(super) fn of_session(&self, session: SessionId) -> impl Iterator<Item = (&Key, &Promise)> {
+        self.list.iter().filter(move |((_, of, _), _)| *of == session)
+    }
+
+    fn excuse(&mut self, rank: RankId, session: SessionId) {
+        if self.of(rank, session).any(|(_, promise)| promise.is_due()) {
+            self.spoiled.insert(session);
+        }
+        let of = self.list.range_mut((rank, session, Tid(0))..=(rank, session, Tid(u64::MAX)));
+        of.for_each(|(_, promise)| promise.excused = true);
+    }
+}
+
+impl Judge {
+    pub(super) const fn ticks(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A session may be answered before its changes are durable.
+    pub(in crate::ranks) fn eager(&mut self, session: SessionId) {
+        self.promises.eager.insert(session);
+    }
+
+    /// The client has an answer that left early.
+    pub(in crate::ranks) fn told_early(&mut self, key: Key, wall: Wall, outcome: &Outcome) {
+        if self.promises.list.contains_key(&key) || self.is_below_floor(key) {
+            return;
+        }
+        let Some(pending) = self.pending.get(&key) else { return };
+        let durable = self.ranks.get(&key.0).map_or(Position(0), |journal| journal.durable);
+        let executed = pending.executed.as_ref().map(|(_, end)| *end);
+        if executed.is_some_and(|end| end <= durable) {
+            return;
+        }
+        let step = (self.first + 1..)
+            .zip(&self.line)
+            .find(|(_, step)| step.rank == key.0 && Some(step.end) == executed);
+        let facts = step.map(|(_, step)| step.facts.clone()).unwrap_or_default();
+        let executed = executed.zip(step.map(|(number, _)| number));
+        let ino = match outcome {
+            Ok(reply) => made(&pending.asked.request, reply),
+            Err(_) => Ino::NONE,
+        };
+        let promise = Promise {
+            asked: pending.asked.clone(),
+            told: Told { ino, wall, heard: true },
+            outcome: outcome.clone(),
+            clock: self.clock + 1,
+            executed,
+            facts,
+            first: pending.first_at,
+            lost: executed.is_none(),
+            excused: pending.gone || self.promises.given_up.contains(&(key.0, key.1)),
+            failed: false,
+        };
+        self.clock += 1;
+        self.promises.list.insert(key, promise);
+    }
+
+    /// A client has performed a request by itself and told its caller so: what it is told of must come to that.
+    pub(super) fn promises_performed(&mut self, key: Key, asked: Asked, told: Told, outcome: &Outcome) {
+        let clock = self.ticks();
+        let promise = Promise {
+            asked,
+            told,
+            outcome: outcome.clone(),
+            clock,
+            executed: None,
+            facts: BTreeSet::new(),
+            first: None,
+            lost: false,
+            excused: self.promises.given_up.contains(&(key.0, key.1)),
+            failed: false,
+        };
+        self.promises.list.insert(key, promise);
+    }
+
+    /// Whether a caller was told the result of a request before it was certain.
+    pub(in crate::ranks) fn knows(&self, key: Key) -> bool {
+        self.promises.list.contains_key(&key)
+            || self.promises.kept.contains(&key)
+            || self.promises.rewrites.contains(&key)
+            || self.over.contains(&key)
+    }
+
+    fn is_below_floor(&self, (rank, session, tid): Key) -> bool {
+        self.floors.get(&(rank, session)).is_some_and(|floor| tid < *floor)
+    }
+
+    /// A client says that it has the results of everything below: of a promise it has them when nothing can take it back.
+    pub(in crate::ranks) fn floor(&mut self, rank: RankId, session: SessionId, floor: Tid) -> Verdict {
+        let of = (rank, session, Tid(0))..(rank, session, floor);
+        self.promises.kept.retain(|key| !of.contains(key));
+        self.promises.rewrites.retain(|key| !of.contains(key));
+        match self.promises.list.range(of).find(|(_, promise)| !promise.excused) {
+            Some((key, _)) => Err(format!(
+                "session {} has results below {} of rank {}, but request {} may still be lost",
+                session.0, floor.0, rank.0, key.2.0
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A client presents a request whose caller has its result.
+    pub(in crate::ranks) fn presents(
+        &mut self,
+        key: Key,
+        floor: Tid,
+        asked: Asked,
+        told: &Told,
+    ) -> Verdict<&'static str> {
+        self.passes(key, floor);
+        let Some(promise) = self.promises.list.get(&key) else {
+            if self.promises.kept.contains(&key) || self.over.contains(&key) {
+                return Ok("presented again: executed before");
+            }
+            return Err(format!("presents {key:?}, whose caller was told nothing: {:?}", asked.request));
+        };
+        let same = is_told(&promise.asked.request, &promise.outcome, &asked.request)
+            && promise.asked.cred == asked.cred;
+        let heard = told.heard || !promise.told.heard;
+        if !same || promise.told.ino != told.ino || promise.told.wall != told.wall || !heard {
+            return Err(format!(
+                "presents {:?} with {told:?}\n  but its caller was told {:?} of {:?}",
+                asked.request, promise.told, promise.asked.request
+            ));
+        }
+        if promise.executed.is_some() {
+            return Ok("presented again: executed before");
+        }
+        let (lost, call, first) = (promise.lost, promise.asked.call, promise.first);
+        let again = self.pending.contains_key(&key);
+        self.arrives(key, Asked { call, ..asked });
+        if let Some(pending) = self.pending.get_mut(&key) {
+            pending.first_at = first.or(pending.first_at);
+        }
+        Ok(match (lost, again) {
+            (true, _) => "presented again: lost",
+            (_, true) => "presented again: not executed yet",
+            _ => "performed and heard of",
+        })
+    }
+
+    /// The transaction of a promise: it is what was told, with the number and, as far as the rank's own clock allows, the time.
+    pub(super) fn keeps_promise(&mut self, step: &Step, origin: &Origin, before: &Tree) -> Verdict {
+        let (key, number) = (origin.key, self.last() + 1);
+        let Some(promise) = self.promises.list.get_mut(&key) else { return Ok(()) };
+        let request = &promise.asked.request;
+        if promise.executed.is_some() {
+            return Err(format!("executes {key:?} twice: {request:?}"));
+        }
+        promise.executed = Some((step.end, number));
+        promise.facts.clone_from(&step.facts);
+        let again = std::mem::take(&mut promise.lost);
+        self.promises.cuts.takes(request, (promise.told.wall, step.wall), self.wall, before)?;
+        if again {
+            self.promises.count("what was told carried out again");
+        }
+        let promise = &self.promises.list[&key];
+        let same = self.promises.cuts.is_as_told(&promise.outcome, &origin.outcome);
+        // One before it came to nothing, and its author may not have heard of that yet.
+        let mut before = self.promises.list.range((key.0, key.1, Tid(0))..key).map(|(_, before)| before);
+        let shaken = before.any(|before| before.executed.is_none() && may_fail(self, before));
+        if self.promises.spoiled.contains(&key.1) || shaken {
+            return Ok(());
+        }
+        same.map_err(|error| {
+            format!("{error}\n  request {:?}\n  told {:?}", promise.asked.request, promise.outcome)
+        })
+    }
+
+    /// The inode that a promise made, if a crash took that back: it counts from the beginning when it is made again.
+    pub(super) fn made_again(&mut self, key: Key) {
+        let Some(promise) = self.promises.list.get(&key).filter(|promise| promise.lost) else { return };
+        let ino = promise.told.ino;
+        self.changes.forget(ino);
+        self.versions.forget(super::owners::unit_of(ino));
+    }
+
+    /// The rank says that a promise is kept.
+    pub(super) fn done(&mut self, key: Key) -> Verdict {
+        let kept = self.promises.list.get(&key).is_some_and(|promise| promise.executed.is_some());
+        self.pending.remove(&key);
+        if kept || self.knows(key) && !self.promises.list.contains_key(&key) || self.is_below_floor(key) {
+            return Ok(());
+        }
+        Err(format!("says that {key:?} is done, which it is not"))
+    }
+
+    /// Where the transaction of a request ends that is said to be done or was answered early; none: it is durable.
+    pub(in crate::ranks) fn position_of(&self, key: Key) -> Option<Position> {
+        let promise = self.promises.list.get(&key).and_then(|promise| Some(promise.executed?.0));
+        promise.or_else(|| Some(self.pending.get(&key)?.executed.as_ref()?.1))
+    }
+
+    pub(in crate::ranks) fn durable_to(&self, rank: RankId) -> Position {
+        self.ranks.get(&rank).map_or(Position(0), |journal| journal.durable)
+    }
+
+    /// The rank cannot keep a promise any more, and says so.
+    pub(super) fn breaks_promise(&mut self, key: Key, errno: Errno) -> Verdict {
+        let pending = self.pending.remove(&key);
+        // A file that has no name.
+        let gone = matches!(errno, Errno::ESTALE | Errno::ENOENT)
+            && pending.is_some_and(|pending| self.may_be_gone(&pending.asked));
+        let spoiled = self.promises.spoiled.contains(&key.1);
+        let Some(promise) = self.promises.list.get_mut(&key) else { return Ok(()) };
+        promise.failed = true;
+        if let Some((end, _)) = promise.executed {
+            return Err(format!(
+                "fails with {errno} but was executed at {}: {:?}",
+                end.0, promise.asked.request
+            ));
+        }
+        let why = match () {
+            () if gone => "late errors of files that are gone",
+            () if promise.excused || spoiled => "late errors for an earlier one",
+            () => {
+                return Err(format!(
+                    "{key:?} fails with {errno}, but its caller was told {:?}: {:?}",
+                    promise.outcome, promise.asked.request
+                ));
+            }
+        };
+        self.promises.spoiled.insert(key.1);
+        self.promises.count(why);
+        Ok(())
+    }
+
+    /// The client hears that a promise was broken. Returns whether it was one.
+    pub(in crate::ranks) fn broken(&mut self, key: Key) -> bool {
+        let was = self.promises.list.remove(&key).is_some();
+        if was {
+            self.promises.kept.insert(key);
+        }
+        was
+    }
+
+    /// Sessions that were told by a rank what a crash took back, and that it waits for.
+    pub(in crate::ranks) fn missed(&self) -> BTreeSet<(RankId, SessionId)> {
+        let lost = self.promises.list.iter().filter(|(_, promise)| promise.is_due() && promise.lost);
+        lost.map(|((rank, session, _), _)| (*rank, *session)).collect()
+    }
+
+    /// Nobody waits for what a session was told by a rank any more. Its client may believe in it for a while.
+    pub(in crate::ranks) fn excuse(&mut self, rank: RankId, session: SessionId) {
+        self.promises.excuse(rank, session);
+    }
+
+    /// A rank has given a session up. What its client hears of from before is no promise either.
+    pub(in crate::ranks) fn gives_up(&mut self, rank: RankId, session: SessionId) {
+        self.promises.given_up.insert((rank, session));
+        self.promises.excuse(rank, session);
+        self.has_all_back(rank, session);
+    }
+
+    /// A client has been told that its session is gone: what it was told before is lost, or is not. Returns of how much of it somebody
+    /// has to be told.
+    pub(in crate::ranks) fn session_lost(&mut self, session: SessionId) -> usize {
+        let keys: Vec<Key> = self.promises.of_session(session).map(|(key, _)| *key).collect();
+        let due = keys.len();
+        for key in keys {
+            self.promises.list.remove(&key);
+            self.promises.kept.insert(key);
+        }
+        self.promises.spoiled.insert(session);
+        self.believes_nothing(None, session);
+        due
+    }
+
+    /// Whether a session has promises that are not executed.
+    pub(in crate::ranks) fn is_owed(&self, session: SessionId) -> bool {
+        self.promises.of_session(session).any(|(_, promise)| promise.is_due())
+    }
+
+    /// What is durable is promised no more: it is so.
+    pub(super) fn durable_promises(&mut self, rank: RankId) {
+        let durable = self.durable_to(rank);
+        let is_kept = |key: &Key, promise: &mut Promise| {
+            key.0 == rank && promise.executed.is_some_and(|(end, _)| end <= durable)
+        };
+        let kept: Vec<Key> = self.promises.list.extract_if(.., is_kept).map(|(key, _)| key).collect();
+        self.promises.kept.extend(kept);
+    }
+
+    /// A crash: the journal of a rank ends at `end`; these states are gone.
+    pub(super) fn recovered_promises(&mut self, rank: RankId, end: Position, gone: &[u64]) {
+        let clock = self.ticks();
+        self.promises.recovered.insert(rank, clock);
+        for ((of, ..), promise) in &mut self.promises.list {
+            if *of == rank && promise.executed.is_some_and(|(at, _)| at > end) {
+                promise.executed = None;
+            }
+            promise.lost |= *of == rank && promise.executed.is_none();
+            if let Some((_, number)) = &mut promise.executed {
+                *number -= gone.iter().filter(|at| **at <= *number).count() as u64;
+            }
+        }
+        self.recovered_trust(rank, end);
+        self.durable_promises(rank);
+    }
+
+    /// At the end everything that was told is there, or somebody was told that it is not.
+    pub(in crate::ranks) fn check_promises(&self) -> Verdict {
+        match self.promises.list.iter().find(|(_, promise)| promise.is_due()) {
+            Some((key, promise)) => Err(format!(
+                "{key:?} never happened, but its caller was told {:?}: {:?}",
+                promise.outcome, promise.asked.request
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A client asks a rank to write bytes once more.
+    pub(in crate::ranks) fn asks_rewrite(&mut self, key: Key) {
+        self.promises.rewrites.insert(key);
+    }
+
+    /// Whether a rank answered a request so.
+    pub(in crate::ranks) fn has_answered(&self, key: &Key, outcome: &Outcome) -> bool {
+        self.pending.get(key).is_some_and(|pending| pending.answered.as_ref() == Some(outcome))
+    }
+
+    /// Whether a caller was told what came of a request before that is durable.
+    pub(super) fn is_promised(&self, key: &Key) -> bool {
+        self.promises.list.contains_key(key)
+    }
+
+    /// An inode that a transaction made was made by nobody else before, in lost histories too.
+    pub(super) fn number_is_first(&mut self, origin: &Origin) -> Verdict {
+        let made =
+            origin.outcome.as_ref().map_or(Ino::NONE, |reply: &Reply| made(&origin.asked.request, reply));
+        if made == Ino::NONE { Ok(()) } else { self.is_first(made, origin.key) }
+    }
+}
