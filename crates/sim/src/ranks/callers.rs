@@ -165,7 +165,7 @@ impl Ranks {
         let keys: Vec<Key> = busy.keys.iter().copied().collect();
         if self.may_lack_locks(client, &busy.asked.request, &outcome) {
             self.coverage.count("calls refused for locks that were lost");
-            self.judge.excuse(call.0);
+            self.judge.excuse_call(call.0);
         }
         if self.plan.sync_one_in > 0 {
             self.judge.tells(client, &keys, &busy.asked, &outcome);

@@ -248,8 +248,8 @@ impl Ranks {
         if self.seat.maps.len() > MAPS_KEPT {
             self.seat.maps.pop_first();
         }
-        if let Some(before) = before {
-            self.switched(&before, &map)?;
+        if let Some(before) = &before {
+            self.switched(before, &map)?;
         }
         self.judge.has_map(map.clone());
         self.ranks_go(before.as_deref(), &map)

@@ -207,7 +207,7 @@ impl Judge {
     }
 
     /// A call's client lost the locks that it may rely on.
-    pub(in crate::ranks) fn excuse(&mut self, call: u64) {
+    pub(in crate::ranks) fn excuse_call(&mut self, call: u64) {
         self.excused.insert(call);
     }
 

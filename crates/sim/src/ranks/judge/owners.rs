@@ -197,7 +197,7 @@ impl Judge {
             if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
                 return Err(format!("seals {part:?}, and has a name in {} reserved", dir.0));
             }
-            let goes = |dir: Ino| self.owners.governing((dir, Of::Whole), self.tree()) == unit;
+            let goes = |dir: Ino| self.goes_with(&part, dir, Of::Whole);
             if let Some((dir, holder)) = self.held_below(goes) {
                 return Err(format!("seals {unit:?}, and directory {} is delegated to {holder:?}", dir.0));
             }
