@@ -7,13 +7,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 41] = [
+const EVENTS: [&str; 64] = [
+    "answered early",
+    "answers from what was made",
     "answers of clients by themselves",
+    "bytes to be written once more",
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
+    "directories delegated",
     "directories merged",
     "directories merged by themselves",
+    "directories recalled",
+    "directories recalled by a rank that hands something over",
+    "directories recalled from under work",
+    "directories returned",
     "directories spread",
     "directories spread by themselves",
     "directories that are hot spread",
@@ -30,17 +38,31 @@ const EVENTS: [&str; 41] = [
     "fault: rank failed by an operator",
     "fault: session evicted",
     "faults while something moves",
+    "files returned",
+    "late errors that clients report",
     "lives begun",
     "lives that a fence ended",
     "merges by themselves given up",
     "messages between ranks",
     "moves sealed",
     "moves switched",
+    "names known to be absent",
     "opens and locks that came with a transaction",
+    "performed and heard of",
+    "performed: create",
+    "performed: link",
+    "performed: mkdir",
+    "performed: rename",
+    "performed: rmdir",
+    "performed: unlink",
+    "performed: write",
     "pins",
     "pins refused",
     "pins that cannot be now (EBUSY)",
     "power failed in a journal operation",
+    "presented",
+    "presented again: executed before",
+    "presented again: lost",
     "ranks added",
     "recalls",
     "requests sent away",
@@ -48,6 +70,7 @@ const EVENTS: [&str; 41] = [
     "sessions lost",
     "transactions of several ranks",
     "units switched",
+    "what was told carried out again",
     "wishes refused",
 ];
 
@@ -111,6 +134,7 @@ impl Ranks {
         all.add_to("directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
         all.add_to("reservations that came to nothing", self.judge.released);
+        self.judge.came_of_promises().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
         all
     }
