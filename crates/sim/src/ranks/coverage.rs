@@ -8,8 +8,11 @@ use std::fmt;
 
 /// What must happen in a sweep.
 const EVENTS: &[&str] = &[
+    "answered early",
+    "answers from what was made",
     "answers of clients by themselves",
     "bal_rank_mask changed",
+    "bytes to be written once more",
     "calls asked of several ranks",
     "calls refused for locks that were lost",
     "changes and names covered by syncs",
@@ -19,21 +22,26 @@ const EVENTS: &[&str] = &[
     "dir.pin.distributed set",
     "dir.pin.random set",
     "dir.placement set",
+    "directories delegated",
     "directories made that slots place",
     "directories made that take policies",
     "directories made whose content is another rank's",
     "directories merged",
     "directories merged by themselves",
     "directories moved by an operator",
+    "directories of several ranks synced",
+    "directories recalled",
+    "directories recalled by a rank that hands something over",
+    "directories recalled from under work",
+    "directories returned",
     "directories spread",
     "directories spread by themselves",
-    "directories of several ranks synced",
     "directories synced",
     "directories that are hot spread",
     "directories that slots place spread by themselves",
     "directories told by parts",
-    "fault: another number of ranks wanted",
     "entries switched from outside of the mask",
+    "fault: another number of ranks wanted",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -49,6 +57,8 @@ const EVENTS: &[&str] = &[
     "faults while slots move",
     "faults while something moves",
     "fewer ranks wanted",
+    "files returned",
+    "late errors that clients report",
     "lives begun",
     "lives of ranks that are to go begun",
     "lives of ranks that go ended",
@@ -67,7 +77,16 @@ const EVENTS: &[&str] = &[
     "moves given up by an operator",
     "moves sealed",
     "moves switched",
+    "names known to be absent",
     "opens and locks that came with a transaction",
+    "performed and heard of",
+    "performed: create",
+    "performed: link",
+    "performed: mkdir",
+    "performed: rename",
+    "performed: rmdir",
+    "performed: unlink",
+    "performed: write",
     "pins",
     "pins carried out later",
     "pins of -1",
@@ -82,6 +101,9 @@ const EVENTS: &[&str] = &[
     "policies removed",
     "power failed in a journal operation",
     "power of all ranks behind a sync",
+    "presented",
+    "presented again: executed before",
+    "presented again: lost",
     "rank_weight changed",
     "ranks added",
     "ranks gone",
@@ -98,6 +120,7 @@ const EVENTS: &[&str] = &[
     "transactions of several ranks covered by syncs",
     "units switched",
     "waits for locks interrupted",
+    "what was told carried out again",
     "wishes refused",
     "wishes to leave",
 ];
@@ -167,6 +190,7 @@ impl Ranks {
         all.add_to("directories made that take policies", made.taken);
         all.add_to("reservations that came to nothing", self.judge.released);
         self.judge.synced().into_iter().for_each(|(what, count)| all.add_to(what, count));
+        self.judge.came_of_promises().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
         all
     }

@@ -49,7 +49,7 @@ impl Ranks {
         self.trace.event(self.now, "append", position.0 ^ fold(&bytes), || {
             format!("{life} {} +{}{}", position.0, bytes.len(), if urgent { " urgent" } else { "" })
         });
-        let wait = if urgent { self.rng.below(MS / 10) } else { self.rng.below(2 * MS) };
+        let wait = if urgent { self.rng.below(MS / 10) } else { self.rng.below(self.plan.lazy_ns()) };
         if let Some(life) = self.lives.get_mut(&life) {
             life.appends.push((position, bytes));
         }

@@ -69,13 +69,21 @@ pub(super) struct Plan {
 }
 
 /// Clients that are answered early and work in directories of their own.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Eager {
     /// Those of them, a bit each; and those that want files as well.
     clients: u8,
     files: u8,
     /// How many numbers are delegated to each at a time, in per cent; 0: no directory is delegated.
     delegate_pct: u64,
+    /// How long what nobody waits for stays in the memory of a journal's writer, at most.
+    lazy_ns: u64,
+}
+
+impl Default for Eager {
+    fn default() -> Self {
+        Self { clients: 0, files: 0, delegate_pct: 0, lazy_ns: 2 * MS }
+    }
 }
 
 impl Eager {
@@ -87,7 +95,12 @@ impl Eager {
         }
         let mut some = |of: &[u64]| of[rng.index(of.len())];
         let clients = some(&[0b111, 0b111, 0b01, 0b10]) as u8;
-        Self { clients, files: some(&[0, 0b101, 0b111]) as u8, delegate_pct: some(&[0, 50, 50, 100]) }
+        Self {
+            clients,
+            files: some(&[0, 0b101, 0b111]) as u8,
+            delegate_pct: some(&[0, 50, 50, 100]),
+            lazy_ns: some(&[2 * MS, 20 * MS, 200 * MS]),
+        }
     }
 }
 
@@ -204,6 +217,11 @@ impl Plan {
     /// Whether a client is answered before what it asked for is durable.
     pub(super) const fn is_eager(&self, number: usize) -> bool {
         self.eager.clients >> number & 1 == 1
+    }
+
+    /// How long a journal may leave what nobody waits for.
+    pub(super) const fn lazy_ns(&self) -> u64 {
+        self.eager.lazy_ns
     }
 
     /// How long a rank waits for who says nothing.

@@ -389,6 +389,11 @@ impl Judge {
         }
     }
 
+    /// What came of what was told, and how often.
+    pub(in crate::ranks) fn came_of_promises(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.promises.counts.iter().map(|(what, count)| (*what, *count))
+    }
+
     /// A client asks a rank to write bytes once more.
     pub(in crate::ranks) fn asks_rewrite(&mut self, key: Key) {
         self.promises.rewrites.insert(key);
