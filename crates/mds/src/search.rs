@@ -194,8 +194,10 @@ impl View {
 
     /// It was looked for everywhere here. It may have gone to another rank which has not stored its place yet, and this one may have
     /// forgotten that with its former life: only all of them together know that there is no such inode.
-    fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
+    pub(crate) fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
         let climb = op.climb.get_or_insert_default();
+        // Nothing led anywhere, where nobody looked for that.
+        climb.step(ino, self.moved.count());
         // Who made it knows of it before the store does.
         let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
         let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));

@@ -245,7 +245,11 @@ impl View {
                 (None, None) if self.moved.has(ino, op.moves) && !stdx::mutant!("mds_moved_is_gone") => {
                     (op.hint, op.moves, probe) = (None, self.moved.count(), Probe::Seen);
                 }
-                (None, None) => return Err(Errno::ESTALE.into()),
+                (None, None) if self.territory.is_only() || stdx::mutant!("mds_whole_knows_all") => {
+                    return Err(Errno::ESTALE.into());
+                }
+                // Another rank may have it without a name, and nothing of that shows here.
+                (None, None) => return Err(self.nowhere(ino, op)),
             }
         }
     }

@@ -498,6 +498,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_unknown_is_below", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Claimed at a rank that had the inode, and has it no more.
     ("mds_claims_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    // A file without a name that another rank has.
+    ("mds_whole_knows_all", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Looked for without a place to look at, and nowhere.
     ("mds_nowhere_is_elsewhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_unseen_not_sought", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),

@@ -45,10 +45,11 @@ impl Ranks {
         let request = &busy.asked.request;
         if *outcome == Err(Errno::ESTALE) {
             let open = |ino: &Ino| self.opens.of.get(&(client, *ino)).is_some_and(|(_, at)| *at < call.0);
-            if let Some(ino) = needs(request).into_iter().find(open).filter(|_| !self.is_over(client)) {
+            let inos = needs(request);
+            // Of two either may be gone.
+            if !inos.is_empty() && inos.iter().all(open) && !self.is_over(client) {
                 return Err(format!(
-                    "client {client} has inode {} open and is told that it is gone\n  request {request:?}",
-                    ino.0
+                    "client {client} has {inos:?} open and is told that it is gone\n  request {request:?}"
                 ));
             }
         }

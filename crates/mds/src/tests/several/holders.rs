@@ -149,6 +149,17 @@ fn an_open_file_without_a_name_stays() {
     c.asks_well(0, Request::Release { node: file, count: 1 });
 }
 
+/// Found by the simulator (seed 97 of several ranks): ESTALE, where everything else is rank 0's.
+#[test]
+fn a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let target = c.create(root(), "t");
+    assert_eq!(c.call(1, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    let copy = Request::CopyRange { source: file, source_offset: 0, target, target_offset: 0, len: 1 };
+    assert_eq!(c.ask(0, copy), Answered::Outcome(Err(Errno::EXDEV)));
+}
+
 /// The client has it in its books for the old owner yet: the new one's journal has it.
 #[test]
 fn what_came_is_there_after_a_crash_and_what_was_given_back_is_not() {
@@ -496,7 +507,8 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 14] = [
+    let defects: [(&str, fn()); 15] = [
+        ("mds_whole_knows_all", a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks),
         ("mds_nowhere_is_elsewhere", what_is_locked_and_left_the_cache_keeps_its_lock),
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
         ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
