@@ -393,6 +393,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::joins::a_rank_that_does_not_look_at_the_token_is_caught",
     ),
     ("mds_load_outlives_seal", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_asks_who_is_gone", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_leaves_at_once", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_reservation_ignored", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (
@@ -508,6 +509,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A copy from a file that was seen last at another rank.
     ("client_lost_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_answers_not_shown", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_looks_without_pause", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A coordinator that dies before it answers.
     ("mds_abandoned_for_ever", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),

@@ -5,17 +5,23 @@
 //! Absent: the books themselves (`held.rs`).
 
 use super::many::{Life, Many};
+use super::parting::has_nothing;
 use super::{FIRST, Out};
 use crate::input::{CallId, Input};
 use crate::machine::Client;
+use proto::cluster::{RankInfo, RankState};
 use proto::message::ServerMsg;
 use proto::request::Request;
 use proto::{Cred, RankId};
+use stdx::Mono;
+use stdx::time::SECOND;
 
 /// Numbers of calls that nobody else made: edges never come to the last ones.
 const OWN_CALLS: u64 = 1 << 24;
 /// Inodes that are looked for at once when their rank goes.
 const LOOKED_FOR: usize = 1_024;
+/// They are looked for again after so long: by then a search has found them, or has asked everybody and come to nothing.
+const LOOK_NS: u64 = 2 * SECOND;
 
 impl Many {
     /// A rank has something for it, or will.
@@ -63,15 +69,44 @@ impl Many {
     /// A rank that goes has nothing any more: what is in its books is somewhere else, and is asked for.
     pub(super) fn look_for_holdings(&mut self) {
         for rank in self.going.clone() {
-            let Ok(at) = self.place_of(rank) else { continue };
-            if self.clients[at].queued() > 0 || self.clients[at].waiting().next().is_some() {
+            if !self.looks_now(rank) {
                 continue;
             }
+            let Ok(at) = self.place_of(rank) else { continue };
             for node in self.clients[at].some_held(LOOKED_FOR) {
                 let (call, request) = (self.own_call(), Request::GetAttr { node });
                 self.give(rank, Input::Call { call, cred: Cred::ROOT, request });
             }
         }
+    }
+
+    /// A rank that stops keeps a directory as long as something below may be open by an answer of its life before, which nobody has shown
+    /// to have. Who asks for nothing there shows it by a question: what it has no answer of is in each.
+    pub(super) fn show_answers(&mut self) {
+        let Some(map) = &self.map else { return };
+        let stops = |(rank, info): (&RankId, &RankInfo)| {
+            (info.state == RankState::Stopping && !has_nothing(map, *rank)).then_some(*rank)
+        };
+        let ranks: Vec<RankId> = map.ranks.iter().filter_map(stops).collect();
+        for rank in ranks {
+            if self.looks_now(rank) && !stdx::mutant!("client_answers_not_shown") {
+                let call = self.own_call();
+                self.give(rank, Input::Call { call, cred: Cred::ROOT, request: Request::StatFs });
+            }
+        }
+    }
+
+    /// Whether nothing is asked of that rank, and the last look was long enough ago. Each search goes on at other ranks by itself.
+    fn looks_now(&mut self, rank: RankId) -> bool {
+        let Ok(at) = self.place_of(rank) else { return false };
+        let is_quiet = self.clients[at].queued() == 0 && self.clients[at].waiting().next().is_none();
+        let soon =
+            |last: &Mono| last.after(LOOK_NS) > self.now && !stdx::mutant!("client_looks_without_pause");
+        let looks = is_quiet && self.clients[at].was_welcomed() && !self.looked.get(&rank).is_some_and(soon);
+        if looks {
+            self.looked.insert(rank, self.now);
+        }
+        looks
     }
 
     /// A rank is no more. Where what is in its books went will be seen; until then the first rank's have it, who owns nothing of it.

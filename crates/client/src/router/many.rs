@@ -51,6 +51,8 @@ pub(super) struct Many {
     pub(super) parted: BTreeMap<RankId, Tid>,
     /// Ranks with which the session ends as soon as it has nothing there.
     pub(super) going: BTreeSet<RankId>,
+    /// When what is in such a rank's books was looked for last.
+    pub(super) looked: BTreeMap<RankId, Mono>,
     /// Those of them that are asked again later.
     pub(super) parked: Vec<Parked>,
     /// Calls that nobody else made: how many there were.
@@ -92,6 +94,7 @@ impl Many {
             openings: BTreeMap::new(),
             parted: BTreeMap::new(),
             going: BTreeSet::new(),
+            looked: BTreeMap::new(),
             parked: Vec::new(),
             own_calls: 0,
             now: Mono(0),
@@ -149,6 +152,7 @@ impl Many {
             Input::Tick => {
                 self.ask_parked(false, out);
                 self.look_for_holdings();
+                self.show_answers();
                 self.give_all(|| Input::Tick);
             }
             Input::Close => {

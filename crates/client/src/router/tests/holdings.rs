@@ -137,11 +137,47 @@ fn a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank() {
     assert_eq!((said.answers(), said.asked(1)), (vec![(3, Err(Errno::EIO))], vec![]));
 }
 
+/// What broke: each tick began another search, while the ones before went on at other ranks. Where a file that is open without a name kept
+/// its rank from going, thousands of them were under way.
+#[test]
+fn what_is_looked_for_is_not_looked_for_once_more_meanwhile() {
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: attr(8001, PINNED.ino), new: true }));
+    bench.say(0, said_map(&going(3, true)));
+    assert_eq!(bench.passes(u64::from(LEASE_MS) / 3).asked(1), [3]);
+    assert_eq!(bench.not_mine(1, 3, Some(0), 3).asked(0), [1], "it goes on there");
+    for _ in 0..10 {
+        assert_eq!(bench.passes(100).asked(1), []);
+    }
+    bench.reply(0, 1, Err(Errno::ESTALE));
+    assert_eq!(bench.passes(2_000).asked(1).len(), 1, "somebody has it");
+}
+
+/// What broke: the rank had answered something in its life before. Its client had that answer and was idle, which nobody told the rank: what
+/// the answer may have opened kept the directory, and the rank, for ever.
+#[test]
+fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
+    let mut bench = Bench::of_two();
+    let mut stops = map(3, 2, &[(PINNED.ino, 1)]);
+    stops.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Stopping;
+    bench.say(0, said_map(&stops));
+    let said = bench.passes(u64::from(LEASE_MS) / 3);
+    let floor = |message: &ClientMsg| match message {
+        ClientMsg::Request { tid, floor, .. } => Some((tid.0, floor.0)),
+        _ => None,
+    };
+    assert_eq!(said.sent(1).iter().find_map(floor), Some((2, 2)), "it has the answer of 1");
+    assert_eq!(bench.passes(100).asked(1), [], "once at a time");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 5] = [
         ("client_lost_where_it_was", a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank),
+        ("client_answers_not_shown", who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers),
+        ("client_looks_without_pause", what_is_looked_for_is_not_looked_for_once_more_meanwhile),
         ("client_keeps_old_books", what_is_held_is_in_the_books_of_whoever_answers_for_it),
         ("client_asks_where_the_name_was", a_file_without_a_name_is_asked_for_where_it_was_opened),
     ];

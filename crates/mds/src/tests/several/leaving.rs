@@ -166,3 +166,22 @@ fn who_failed_is_waited_for_and_who_is_damaged_is_not() {
     c.publish();
     assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
 }
+
+/// What broke: an operation asked one rank after the other where a file is, the last of them just failed, and then went for good: it was
+/// asked, and greeted, without end, and nobody else.
+#[test]
+pub(crate) fn what_is_asked_of_who_is_gone_is_asked_of_others() {
+    let mut c = Cluster::of(3);
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    c.cut.insert((0, 2));
+    c.map.ranks.get_mut(&RankId(2)).expect("a rank").state = RankState::Failed;
+    c.publish();
+    let ghost = NodeRef { ino: Ino(9_999_999), parent: dir.ino, hash: NameHash(77) };
+    let tid = c.start(0, EMBEDDED, Request::Link { node: ghost, parent: root(), name: n("l") });
+    c.pass(200);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None, "rank 2 may have it");
+    c.map.ranks.remove(&RankId(2));
+    c.publish();
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::ESTALE)));
+}

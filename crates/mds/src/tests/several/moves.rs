@@ -481,7 +481,7 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 23] = [
+    let defects: [(&str, fn()); 24] = [
         ("mds_abandoned_for_ever", what_a_coordinator_left_unanswered_is_over_with_it),
         ("mds_refused_is_not_under_way", pins::a_move_that_a_refused_wish_hides_is_carried_out),
         ("mds_gone_with_a_dead_rank", bounces::what_a_rank_has_that_lives_again_is_not_gone),
@@ -503,6 +503,7 @@ fn defects_of_several_ranks_are_caught() {
         ("mds_purged_keeps_entry", pins::an_entry_goes_with_its_directory),
         ("mds_pin_pulls_back", pins::a_pin_is_read_back_and_taken_away),
         ("mds_load_outlives_seal", what_a_load_brings_after_the_seal_is_not_kept),
+        ("mds_asks_who_is_gone", leaving::what_is_asked_of_who_is_gone_is_asked_of_others),
         ("mds_leaves_at_once", leaving::who_has_nothing_left_leaves),
         ("mds_others_moves_aborted", pins::a_move_that_others_announce_is_carried_out),
     ];
