@@ -6,7 +6,7 @@
 /// Whether a defect is of the coordinator, and shown by its world.
 #[must_use]
 pub fn is_of_cluster(name: &str) -> bool {
-    name.starts_with("coord_")
+    name.starts_with("coord_") && !is_of_ranks(name)
 }
 
 /// Whether a defect is shown by the world of several ranks.
@@ -17,9 +17,14 @@ pub fn is_of_ranks(name: &str) -> bool {
 
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
+    "coord_mask_ignored",
+    "coord_mask_keeps_entries",
+    "coord_placement_without_slots",
+    "coord_weights_ignored",
     "mds_decided_not_told_again",
     "mds_lost_link_stays",
     "mds_others_count_nothing",
+    "mds_newborn_unmarked",
     "mds_parents_copies_stay",
     "mds_maps_taken_for_equal",
     "mds_gone_with_its_part",
@@ -61,15 +66,19 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("coord_joinable_ignored", "mds", 4),
     ("coord_lease_ignored", "mds", 4),
     ("coord_made_too_early", "mds", 2),
+    ("coord_mask_ignored", "mds", 0),
+    ("coord_mask_keeps_entries", "mds", 0),
     ("coord_no_fence", "mds", 0),
     ("coord_overwrites", "mds", 1),
     ("coord_own_pause_counts", "mds", 8),
     ("coord_patience_is_lease", "mds", 0),
+    ("coord_placement_without_slots", "mds", 0),
     ("coord_publishes_early", "mds", 0),
     ("coord_remembers_before", "mds", 1),
     ("coord_states_go_back", "mds", 4),
     ("coord_unknown_acknowledged", "mds", 1),
     ("coord_unknown_lease_over", "mds", 47),
+    ("coord_weights_ignored", "mds", 0),
     ("mds_data_unordered", "mds", 1),
     ("mds_early_despite_others", "mds", 5),
     ("mds_eviction_ends_records", "mds", 156),
@@ -83,6 +92,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_lock_ignores_conflict", "mds", 3),
     ("mds_lock_in_reconnect", "mds", 174),
     ("mds_name_not_recalled", "mds", 0),
+    ("mds_newborn_unmarked", "mds", 0),
     ("mds_no_hold_back", "mds", 0),
     ("mds_no_permission_check", "mds", 0),
     ("mds_no_sticky", "mds", 28),
@@ -383,7 +393,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("registry_no_folder_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     ("registry_reads_undurable", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     // What the world of several ranks never asks for, or hardly ever shows.
-    ("mds_newborn_unmarked", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_performed_placed", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_delegates_where_slots_place", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_rewrite_sent_away", "mds", "tests::several::again::a_rank_that_sends_a_rewrite_away_is_caught"),
@@ -538,8 +547,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("coord_move_outlives_life", "mds", "coordinator::tests::lost::defects_of_lost_moves_are_caught"),
     ("coord_moves_at_once", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_begins_again_at_once", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
-    ("coord_mask_keeps_entries", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
-    ("coord_placement_without_slots", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     // Moves that do not come about, of what is damaged, of what is given up again and again, and of what has failed.
     ("coord_absent_share", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_stuck_goes_first", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
@@ -547,8 +554,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("coord_loads_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("mds_gone_with_a_dead_rank", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seed_not_told", "mds", "tests::several::spreads::defects_of_units_are_caught"),
-    ("coord_weights_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
-    ("coord_mask_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_leaves_with_property", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_left_unfenced", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
 ];

@@ -124,6 +124,9 @@ pub(in crate::ranks) fn misplaced(map: &ClusterMap) -> Option<String> {
     if let Some((range, _)) = map.slots.runs().find(|(_, slot)| slot.moving.is_some()) {
         return Some(format!("slots {range:?} move"));
     }
+    if map.hash_placement && !map.slots_used {
+        return Some("slots are to place what is made, and are not used".to_owned());
+    }
     if map.bal_rank_mask == Mask::NONE {
         return None;
     }
