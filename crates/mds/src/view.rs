@@ -224,6 +224,9 @@ impl View {
         if ino.0 >> 63 == 1 {
             return Err(Errno::ESTALE.into());
         }
+        if self.is_nowhere(ino, op) {
+            return Err(self.nowhere(ino, op));
+        }
         let orphan_at = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino));
         if let Some(rank) = orphan_at {
             return Err(Stop::NotMine(Some(*rank)));
