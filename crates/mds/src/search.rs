@@ -196,8 +196,11 @@ impl View {
     /// forgotten that with its former life: only all of them together know that there is no such inode.
     pub(crate) fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
         let climb = op.climb.get_or_insert_default();
-        // Nothing led anywhere, where nobody looked for that.
-        climb.step(ino, self.moved.count());
+        if climb.turn != self.territory.turn() {
+            **climb = Climb { turn: self.territory.turn(), ..Climb::default() };
+        }
+        // An operation that waits for something else then comes by it again, and is not to begin anew, for ever.
+        climb.step(ino, self.moved.count()).probe = Probe::Nowhere;
         // Who made it knows of it before the store does.
         let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
         let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));
@@ -207,6 +210,15 @@ impl View {
             None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),
             named => Stop::NotMine(named),
         }
+    }
+
+    /// Whether this operation has looked for it everywhere here, and nothing has moved since.
+    pub(crate) fn is_nowhere(&self, ino: Ino, op: &Op) -> bool {
+        let nowhere = |step: &Step| {
+            step.ino == ino && matches!(step.probe, Probe::Nowhere) && !self.moved.has(ino, step.moves)
+        };
+        let climb = op.climb.as_ref().filter(|climb| climb.turn == self.territory.turn());
+        climb.is_some_and(|climb| climb.steps.iter().any(nowhere))
     }
 
     /// The store brought a name of an inode: if it is its primary one the inode is here again, wherever it had gone.

@@ -224,6 +224,9 @@ impl View {
         if ino.0 >> 63 == 1 {
             return Err(Errno::ESTALE.into());
         }
+        if self.is_nowhere(ino, op) {
+            return Err(self.nowhere(ino, op));
+        }
         let orphan_at = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino));
         if let Some(rank) = orphan_at {
             return Err(Stop::NotMine(Some(*rank)));
@@ -245,7 +248,12 @@ impl View {
                 (None, None) if self.moved.has(ino, op.moves) && !stdx::mutant!("mds_moved_is_gone") => {
                     (op.hint, op.moves, probe) = (None, self.moved.count(), Probe::Seen);
                 }
-                (None, None) if self.territory.is_only() || stdx::mutant!("mds_whole_knows_all") => {
+                // A directory that the map has is none that others may have without a name; and who asks goes by the map.
+                (None, None)
+                    if self.territory.is_only()
+                        || self.of_itself_alone(ino).is_some()
+                        || stdx::mutant!("mds_whole_knows_all") =>
+                {
                     return Err(Errno::ESTALE.into());
                 }
                 // Another rank may have it without a name, and nothing of that shows here.

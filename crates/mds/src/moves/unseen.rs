@@ -92,7 +92,8 @@ impl Rank {
 
     /// Somebody has locked that inode. What is open stays in the cache, and what is not may leave it.
     pub(crate) fn locked_at(&mut self, node: NodeRef) {
-        if self.view.territory.is_only() || self.view.files.get(node.ino).is_some() {
+        let is_pinned = self.view.files.get(node.ino).is_some();
+        if self.view.territory.is_only() || is_pinned || stdx::mutant!("mds_nowhere_is_elsewhere") {
             return;
         }
         let cache = &self.view.cache;
