@@ -72,7 +72,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("coord_overwrites", "mds", 1),
     ("coord_own_pause_counts", "mds", 8),
     ("coord_patience_is_lease", "mds", 0),
-    ("coord_placement_without_slots", "mds", 0),
+    ("coord_placement_without_slots", "mds", 2),
     ("coord_publishes_early", "mds", 0),
     ("coord_remembers_before", "mds", 1),
     ("coord_states_go_back", "mds", 4),
