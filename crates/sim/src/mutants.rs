@@ -18,6 +18,7 @@ pub fn is_of_ranks(name: &str) -> bool {
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
     "mds_decided_not_told_again",
+    "mds_leaves_delegated",
     "mds_lost_link_stays",
     "mds_others_count_nothing",
     "mds_parents_copies_stay",
@@ -127,6 +128,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_no_sync", "store", 0),
     ("journal_no_sync_before_roll", "store", 3),
     ("mds_decided_not_told_again", "mds", 3),
+    ("mds_leaves_delegated", "mds", 141),
     ("mds_lost_link_stays", "mds", 0),
     ("mds_others_count_nothing", "mds", 0),
     ("mds_parents_copies_stay", "mds", 9),
