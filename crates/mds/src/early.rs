@@ -6,6 +6,7 @@
 
 use crate::config::State;
 use crate::op::Op;
+use crate::ops::pin::is_pin;
 use crate::ops::xattr::is_count;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -176,6 +177,10 @@ impl Rank {
         let partial = match &op.request {
             Request::CopyRange { .. } => true,
             Request::SetAttr { node, .. } => is_dir(node.ino),
+            // Whether a directory may be handed over depends on what is open there, and on other moves.
+            Request::SetXattr { name, .. } | Request::RemoveXattr { name, .. } => {
+                is_pin(&self.view, name.as_bytes()) && !stdx::mutant!("mds_pins_early")
+            }
             every_request!() => false,
         };
         let mut early =

@@ -110,6 +110,8 @@ struct Step {
     /// What it changed; and up to where others at its rank made what its author was told of before.
     facts: BTreeSet<Fact>,
     needs: Position,
+    /// It happened earlier, as its caller was told.
+    past: bool,
 }
 
 impl Step {

@@ -6,7 +6,7 @@ use super::numbers::Given;
 use super::transactions::{Did, Transactions, promised};
 use super::{Journal, Judge, Key, Origin, Sent, Step, policies, units};
 use crate::model::compare::{compare, is_orphans};
-use crate::model::judge::{Verdict, adopt, is_making, may_keep_times};
+use crate::model::judge::{Verdict, adopt, is_making, may_keep_times, parents};
 use crate::model::records::{Records, Undo};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
@@ -124,6 +124,7 @@ impl Judge {
             decides: false,
             facts: BTreeSet::new(),
             needs: end,
+            past: wall < self.wall,
         };
         self.sessions_of(rank, end, mutations)?;
         step.timed = self.timed(&step)?;
@@ -331,7 +332,14 @@ fn apply(
     seed: &HashSeed,
 ) -> Verdict<Option<Answer>> {
     let answer = match &step.origin {
-        Some(origin) => Some(execute(&mut step.tree, origin, step.wall, &step.mutations)?),
+        Some(origin) => {
+            let before = step.tree.clone();
+            let answer = execute(&mut step.tree, origin, step.wall, &step.mutations)?;
+            if step.past {
+                keep_later(&mut step.tree, &before, &origin.asked.request, step.wall);
+            }
+            Some(answer)
+        }
         None => None,
     };
     step.undo = records.apply(&step.mutations, true)?;
@@ -352,6 +360,16 @@ fn apply(
     }
     purge(&mut step.tree, &full);
     Ok(answer)
+}
+
+/// A directory's times are the latest of its parts', and a rank that carries out what was told earlier knows only its own part's.
+fn keep_later(tree: &mut Tree, before: &Tree, request: &Request, wall: Wall) {
+    for old in parents(request).filter_map(|dir| before.node(dir)) {
+        if old.mtime > wall && tree.node(old.ino).is_some_and(|node| node.mtime == wall) {
+            let node = tree.change(old.ino);
+            (node.mtime, node.ctime) = (old.mtime, old.ctime.max(wall));
+        }
+    }
 }
 
 /// An inode that loses a name at another rank says when that was carried out; nobody has seen it since it was committed.
