@@ -8,7 +8,7 @@
 #[path = "bin/verbs/scale.rs"]
 mod scale_verb;
 
-use sim::mutants::{ELSEWHERE, MUTANTS, is_of_cluster, is_of_ranks};
+use sim::mutants::{ELSEWHERE, MUTANTS, is_of_cluster, is_of_eager, is_of_ranks};
 use sim::world::{bit_rot, run};
 use sim::{Sink, cluster, ranks, world};
 use std::collections::BTreeSet;
@@ -20,17 +20,17 @@ use std::time::Instant;
 const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
   sim sweep --cluster [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
-  sim sweep --ranks [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
+  sim sweep --ranks [--eager] [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
   sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
   sim replay --seed S --rot [--trace] [--mutant NAME]
   sim replay --seed S --cluster [--trace] [--mutant NAME]
-  sim replay --seed S --ranks [--trace] [--mutant NAME]
+  sim replay --seed S --ranks [--eager] [--trace] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim elsewhere
-  sim coverage [--cluster] [--ranks] [--seeds N] [--start S] [--jobs J]
+  sim coverage [--cluster] [--ranks] [--eager] [--seeds N] [--start S] [--jobs J]
   sim scale [--ranks LIST] [--workload NAME] [--placement NAME] [--hosts N] [--hosts-per-rank N] [--tasks N] [--in-flight N] [--dirs N] [--files N] [--client-batch-ns N] [--client-message-ns N] [--client-cpus one|each|ranks] [--network-us N] [--store-us N] [--store-workers N] [--journal-us N] [--journal-mb-s N] [--writer-us N] [--writer-records-s N] [--cache-mib N] [--journal-mib N] [--seconds S] [--warm-seconds S] [--operations N] [--seed N] [--costs FILE] [--csv DIR] [--svg DIR]
 
---cluster: the world of the coordinator. --ranks: that of several ranks. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
+--cluster: the world of the coordinator. --ranks: that of several ranks; --eager: with clients that are answered early. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
 not, one a line. coverage: a sweep of 500 seeds, each once. --mutant, mutants: build with --features mutants.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
@@ -39,12 +39,26 @@ the trace hashes (--once: one run); from 500 seeds on an operation that never me
 const VERBS: &[(&str, &[&str])] = &[
     (
         "sweep",
-        &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant", "--cluster", "--ranks"],
+        &[
+            "--seeds",
+            "--start",
+            "--jobs",
+            "--ops",
+            "--crashes",
+            "--once",
+            "--mutant",
+            "--cluster",
+            "--ranks",
+            "--eager",
+        ],
     ),
-    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant", "--cluster", "--ranks"]),
+    (
+        "replay",
+        &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant", "--cluster", "--ranks", "--eager"],
+    ),
     ("mutants", &["--seeds", "--jobs", "--only"]),
     ("elsewhere", &[]),
-    ("coverage", &["--seeds", "--start", "--jobs", "--cluster", "--ranks"]),
+    ("coverage", &["--seeds", "--start", "--jobs", "--cluster", "--ranks", "--eager"]),
     ("scale", scale_verb::FLAGS),
 ];
 
@@ -67,6 +81,8 @@ struct Options {
     /// The world of the coordinator; of several ranks.
     cluster: bool,
     ranks: bool,
+    /// With clients that are answered early.
+    eager: bool,
     mutant: Option<&'static str>,
 }
 
@@ -84,6 +100,7 @@ impl Default for Options {
             rot: false,
             cluster: false,
             ranks: false,
+            eager: false,
             mutant: None,
         }
     }
@@ -164,6 +181,7 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
             "--rot" => options.rot = true,
             "--cluster" => options.cluster = true,
             "--ranks" => options.ranks = true,
+            "--eager" => options.eager = true,
             "--mutant" | "--only" => {
                 let name = args.next().ok_or_else(|| format!("{flag} needs a name"))?;
                 let known = MUTANTS.iter().find(|(mutant, ..)| mutant == name);
@@ -174,6 +192,9 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
     }
     if verb == "replay" && !given.contains("--seed") {
         return Err("--seed is needed: which run?".to_owned());
+    }
+    if options.eager && !options.ranks {
+        return Err("--eager is of no use without --ranks".to_owned());
     }
     // These have a length of their own; another world has no rot.
     for (other, is_given) in
@@ -266,7 +287,7 @@ fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Ran, String> 
         if options.cluster {
             Ran::Cluster(cluster::run(seed, trace.then(sink)))
         } else if options.ranks {
-            Ran::Ranks(ranks::run(seed, trace.then(sink)))
+            Ran::Ranks(ranks::run(seed, options.eager, trace.then(sink)))
         } else {
             Ran::World(run(seed, operations, crashes, trace.then(sink)))
         }
@@ -380,7 +401,7 @@ impl Sum {
         match options.seeds {
             0..COVERED_SEEDS => Vec::new(),
             _ if options.cluster => self.cluster.empty(),
-            _ if options.ranks => self.ranks.empty(),
+            _ if options.ranks => self.ranks.empty(options.eager),
             _ => self.coverage.empty(),
         }
     }
@@ -438,10 +459,11 @@ fn sweep(options: &Options) -> bool {
         println!("seed {seed}: {error}");
     }
     if let Some((seed, _)) = failures.first() {
-        let world = match (options.cluster, options.ranks) {
-            (true, _) => " --cluster",
-            (_, true) => " --ranks",
-            (false, false) => "",
+        let world = match (options.cluster, options.ranks, options.eager) {
+            (true, ..) => " --cluster",
+            (_, true, true) => " --ranks --eager",
+            (_, true, false) => " --ranks",
+            (false, false, _) => "",
         };
         println!("{} seeds failed; replay: sim replay --seed {seed}{world} --trace", failures.len());
     }
@@ -530,7 +552,8 @@ fn mutants(options: &Options) -> bool {
         }
         tried += 1;
         let (cluster, ranks) = (is_of_cluster(name), is_of_ranks(name));
-        let one = Options { mutant: Some(name), once: true, cluster, ranks, ..options.clone() };
+        let eager = is_of_eager(name);
+        let one = Options { mutant: Some(name), once: true, cluster, ranks, eager, ..options.clone() };
         let first = Options { start: *seed, seeds: 1, ..one.clone() };
         let mut failures = run_seeds(&first, true, &Mutex::new(Sum::default()));
         if failures.is_empty() {

@@ -15,6 +15,12 @@ pub fn is_of_ranks(name: &str) -> bool {
     RANKS.contains(&name)
 }
 
+/// Whether that world must have clients that are answered early.
+#[must_use]
+pub fn is_of_eager(name: &str) -> bool {
+    matches!(name, "mds_leaves_delegated" | "mds_pins_early")
+}
+
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
     "coord_mask_ignored",

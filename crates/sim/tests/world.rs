@@ -17,9 +17,9 @@ fn a_few_seeds_are_good_and_repeat() {
 fn a_few_seeds_of_several_ranks_are_good_and_repeat() {
     let (mut moves, mut lives) = (0, 0);
     for seed in 0..6 {
-        let first = sim::ranks::run(seed, None);
+        let first = sim::ranks::run(seed, false, None);
         assert_eq!(first.verdict, Ok(()), "seed {seed}");
-        let second = sim::ranks::run(seed, None);
+        let second = sim::ranks::run(seed, false, None);
         assert_eq!(first.hash, second.hash, "seed {seed} gives two histories");
         (moves, lives) = (moves + first.moves, lives + first.lives);
     }

@@ -125,11 +125,11 @@ pub struct Ranks {
     healed_at: u64,
 }
 
-/// Runs one seed.
+/// Runs one seed; `eager`: some clients are answered early, in half of the seeds.
 #[must_use]
-pub fn run(seed: u64, sink: Option<Sink>) -> Outcome {
+pub fn run(seed: u64, eager: bool, sink: Option<Sink>) -> Outcome {
     let mut rng = Prng::new(seed);
-    let plan = Plan::any(&mut rng);
+    let plan = Plan::any(&mut rng, eager);
     let mut built = Ranks::new(plan, rng, sink);
     let verdict = match &mut built {
         Ok(world) => world.play(),

@@ -105,7 +105,7 @@ impl Eager {
 }
 
 impl Plan {
-    pub(super) fn any(rng: &mut Prng) -> Self {
+    pub(super) fn any(rng: &mut Prng, eager: bool) -> Self {
         let mut seed = [0; 16];
         let drawn = rng.next_u64();
         seed[..8].copy_from_slice(&drawn.to_le_bytes());
@@ -153,7 +153,7 @@ impl Plan {
             wants: some(&[0, 1, 2, 3]) as u8,
             shrinks,
             patient: shrinks && of_going.chance(1, 2),
-            eager: Eager::any(drawn),
+            eager: if eager { Eager::any(drawn) } else { Eager::default() },
         }
     }
 
