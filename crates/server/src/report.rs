@@ -7,6 +7,7 @@ use mds::Rank;
 use mds::input::Input;
 use mds::output::Output;
 use mds::status::{OpStatus, SessionStatus, Status};
+use proto::cluster::Unit;
 use proto::{Frag, Ino, Kind, SessionId};
 use serde_json::{Map, Value, json};
 use stdx::time::{MS, SECOND};

@@ -422,9 +422,7 @@ fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Failures {
                         return;
                     }
                     // A seed that fails without a defect proves nothing about one.
-                    if options.mutant.is_some()
-                        && known_failures().any(|known| known == seed && !options.is_other())
-                    {
+                    if options.mutant.is_some() && known_failures(options).any(|known| known == seed) {
                         continue;
                     }
                     if let Some(error) = judge(seed, options, sum) {
@@ -451,7 +449,7 @@ fn sweep(options: &Options) -> bool {
     let failures = run_seeds(options, false, &sum);
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{}, {:.1} s", sum.table(options), begin.elapsed().as_secs_f64());
-    let (known, failures) = split_known(options, known_failures(), failures);
+    let (known, failures) = split_known(options, known_failures(options), failures);
     for (seed, error) in &known {
         println!("known: seed {seed}: {}", error.chars().take(200).collect::<String>());
     }
@@ -474,12 +472,17 @@ fn sweep(options: &Options) -> bool {
     failures.is_empty() && empty.is_empty()
 }
 
-/// The seeds that `known-failures` lists.
-fn known_failures() -> impl Iterator<Item = u64> {
-    include_str!("../known-failures").lines().filter_map(|line| line.split(' ').next()?.parse().ok())
+/// The seeds that `known-failures` lists, or `known-failures-ranks` of several ranks.
+fn known_failures(options: &Options) -> impl Iterator<Item = u64> {
+    let list = match (options.cluster, options.ranks, options.eager) {
+        (false, false, _) => include_str!("../known-failures"),
+        (_, true, false) => include_str!("../known-failures-ranks"),
+        (true, ..) | (_, true, true) => "",
+    };
+    list.lines().filter_map(|line| line.split(' ').next()?.parse().ok())
 }
 
-/// Takes the failures that are `known` out, and adds one for each known seed that did not fail. The list is of the ordinary sweep:
+/// Takes the failures that are `known` out, and adds one for each known seed that did not fail. The lists are of ordinary sweeps:
 /// correct program, default length.
 fn split_known(
     options: &Options,
@@ -488,7 +491,7 @@ fn split_known(
 ) -> (Failures, Failures) {
     let ordinary = Options::default();
     let length = (options.operations, options.crashes);
-    if options.mutant.is_some() || options.is_other() || length != (ordinary.operations, ordinary.crashes) {
+    if options.mutant.is_some() || length != (ordinary.operations, ordinary.crashes) {
         return (Vec::new(), failures);
     }
     let range = options.start..options.start + options.seeds;

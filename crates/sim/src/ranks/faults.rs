@@ -193,19 +193,22 @@ impl Ranks {
             }
             Fault::Checkpoint => self.step_rank(life, Input::Checkpoint)?,
             Fault::Shrink => return self.resizes(),
-            Fault::Grow => {
-                if self.plan.ranks >= self.plan.most {
-                    return Ok(false);
-                }
-                self.plan.ranks += 1;
-                let ranks = self.plan.ranks;
-                self.command(Command::SetMaxMds(ranks))?;
-            }
+            Fault::Grow => return self.grows(),
             Fault::Placement | Fault::Mask | Fault::Weight => self.operator_places(fault)?,
             Fault::MoveDir => return self.operator_moves_a_directory(),
             Fault::MoveSlots => return self.operator_moves_slots(),
             Fault::CancelMove => return self.operator_gives_up(),
         }
+        Ok(true)
+    }
+
+    fn grows(&mut self) -> Verdict<bool> {
+        if self.plan.ranks >= self.plan.most {
+            return Ok(false);
+        }
+        self.plan.ranks += 1;
+        let ranks = self.plan.ranks;
+        self.command(Command::SetMaxMds(ranks))?;
         Ok(true)
     }
 
