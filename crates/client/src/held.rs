@@ -14,6 +14,7 @@ use proto::{
     writing_requests,
 };
 use std::collections::BTreeMap;
+use stdx::Mono;
 
 /// Locks in one message, of 30 bytes each. Who has more on a file sends several messages, each with the opens.
 const LOCKS_PER_RECLAIM: usize = 16_384;
@@ -30,6 +31,15 @@ pub(crate) struct Holding {
     /// Locks were lost with an evicted session: data operations fail until the last open ends, because
     /// their caller believes to be alone.
     lost: bool,
+    /// When it was said to a new life of the rank, which may have it no more. It counts it all the same.
+    claimed: Option<Mono>,
+}
+
+impl Holding {
+    /// Whether the rank in whose books it was counts what it has no more, if another one has answered what was asked then.
+    pub(crate) fn stays_claimed(&self, asked: Mono) -> bool {
+        self.claimed.is_some_and(|at| at < asked)
+    }
 }
 
 /// Everything held, by inode.
@@ -164,9 +174,13 @@ impl Held {
     }
 
     /// What a resumed session reclaims, in inode order. `again`: opens that requests will count when they are sent again.
-    pub(crate) fn reclaims(&self, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
+    pub(crate) fn reclaims(
+        &mut self,
+        now: Mono,
+        again: &BTreeMap<Ino, (NodeRef, u32)>,
+    ) -> Vec<ClientMsg> {
         let mut messages = Vec::new();
-        for (ino, Holding { node, opens, writes, locks, .. }) in &self.inodes {
+        for (ino, Holding { node, opens, writes, locks, claimed, .. }) in &mut self.inodes {
             let again = if stdx::mutant!("client_claims_twice") { None } else { again.get(ino) };
             let again = again.map_or(0, |(_, count)| *count);
             let count = opens.saturating_sub(again);
@@ -174,6 +188,7 @@ impl Held {
             if count == 0 && again > 0 && locks.is_empty() {
                 continue;
             }
+            *claimed = Some(now);
             // One without locks, too.
             for from in (0..locks.len().max(1)).step_by(LOCKS_PER_RECLAIM) {
                 let locks = locks.iter().skip(from).take(LOCKS_PER_RECLAIM).copied().collect();
@@ -201,7 +216,7 @@ impl Held {
 
     /// The other way round. What the rank is told of it, which has heard of it from the rank that had it.
     pub(crate) fn adopt(&mut self, holding: Holding) -> ClientMsg {
-        let Holding { node, opens, writes, locks, lost } = holding;
+        let Holding { node, opens, writes, locks, lost, claimed: _ } = holding;
         let message = ClientMsg::Reclaim { node, count: opens, writes, locks: Vec::new() };
         let known = self.inodes.entry(node.ino).or_insert_with(|| Holding { node, ..Holding::default() });
         known.opens = known.opens.saturating_add(opens);

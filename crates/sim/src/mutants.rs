@@ -517,6 +517,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // One of which the cache does not know where it is, taken for one below what moves: of a journal, and of a cache without its directories.
     ("mds_unknown_is_below", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Claimed at a rank that had the inode, and has it no more.
+    ("mds_claims_stay", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_claims_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // A file without a name that another rank has.
     ("mds_whole_knows_all", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
@@ -528,6 +529,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A copy from a file that was seen last at another rank.
     ("client_lost_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_claims_stay", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_answers_not_shown", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_looks_without_pause", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),

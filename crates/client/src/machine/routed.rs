@@ -179,19 +179,18 @@ impl Client {
         }
     }
 
-    /// The inode whose home has answered a request that way, if what it says is about one.
-    pub(crate) fn answered_for(&self, tid: Tid, outcome: &Outcome) -> Option<Ino> {
-        let sent = self.window.get(tid)?.sent.as_ref()?;
-        match (&sent.request, outcome) {
-            (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => {
-                Some(attr.ino)
-            }
+    /// The inode whose home has answered a request that way, if what it says is about one; and when it was asked.
+    pub(crate) fn answered_for(&self, tid: Tid, outcome: &Outcome) -> Option<(NodeRef, Mono)> {
+        let pending = self.window.get(tid)?;
+        let node = match (&pending.sent.as_ref()?.request, outcome) {
+            (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => attr.node(),
             (request, Ok(_)) => match route::of(request, None) {
-                Place::Home(node) => Some(node.ino),
-                Place::Inside(..) | Place::Any | Place::All => None,
+                Place::Home(node) => node,
+                Place::Inside(..) | Place::Any | Place::All => return None,
             },
-            (_, Err(_)) => None,
-        }
+            (_, Err(_)) => return None,
+        };
+        Some((node, pending.asked))
     }
 
     /// Whether something of an inode is in its books.

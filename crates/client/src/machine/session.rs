@@ -116,7 +116,7 @@ impl Client {
         if !begins || replaces {
             // Of a life in between nothing is known. Not by the number: other ranks' lives have those between.
             self.plan_rewrites(resumed, (synced && before.0 > 0).then_some(before), out);
-            self.resume(resumed, lives_on, out);
+            self.resume(now, (resumed, lives_on), out);
         }
         self.answer_syncs(out);
     }
@@ -139,11 +139,11 @@ impl Client {
 
     /// Reclaims first, so that no file is purged and no lock granted to another before retried requests
     /// run; then bytes that may be lost; then what is not durable, as it was executed the first time, and what is unanswered.
-    fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
+    fn resume(&mut self, now: Mono, (resumed, lives_on): (bool, bool), out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
             let rank = self.rank();
-            out.extend(self.held.reclaims(&again).into_iter().map(|message| Output::Send { rank, message }));
+            out.extend(self.held.reclaims(now, &again).into_iter().map(|message| Output::Send { rank, message }));
         }
         out.push(Output::Send { rank: self.rank(), message: ClientMsg::Reclaimed });
         if resumed {

@@ -78,6 +78,10 @@ impl Many {
         (owner, version): (Option<RankId>, u64),
         out: &mut Out,
     ) {
+        if let (Some(call), Request::Release { count: 0, .. }) = (call, &request) {
+            // It has it no more, as the client knew: its claim has ended.
+            return self.on_answer(super::FIRST, call, Ok(Reply::Ok), Validity::default(), out);
+        }
         let place = self.place(&request);
         self.doubt_map(place, from, version, out);
         let owner = owner.filter(|owner| *owner != from && self.is_rank(*owner));

@@ -12,7 +12,7 @@ use crate::machine::Client;
 use proto::cluster::{RankInfo, RankState};
 use proto::message::ServerMsg;
 use proto::request::Request;
-use proto::{Cred, RankId};
+use proto::{Cred, NodeRef, RankId};
 use stdx::Mono;
 use stdx::time::SECOND;
 
@@ -46,14 +46,24 @@ impl Many {
         if self.clients.len() == 1 || stdx::mutant!("client_keeps_old_books") {
             return;
         }
-        let Some(ino) = self.clients[at].answered_for(*tid, outcome) else { return };
-        let holds = |(other, client): (usize, &Client)| (other != at && client.holds(ino)).then_some(other);
+        let Some((node, asked)) = self.clients[at].answered_for(*tid, outcome) else { return };
+        let holds = |(other, client): (usize, &Client)| (other != at && client.holds(node.ino)).then_some(other);
         let others: Vec<usize> = self.clients.iter().enumerate().filter_map(holds).collect();
         for other in others {
-            if let Some(holding) = self.clients[other].hand_over(ino) {
-                self.with(at, out, |client, outputs| client.take_over(holding, outputs));
+            let Some(holding) = self.clients[other].hand_over(node.ino) else { continue };
+            if holding.stays_claimed(asked) && !stdx::mutant!("client_claims_stay") {
+                self.end_claim(self.clients[other].rank(), node);
             }
+            self.with(at, out, |client, outputs| client.take_over(holding, outputs));
         }
+    }
+
+    /// A rank counts what it was told after it had died, and the inode had gone from it by then. It gives nothing back that it has: where the
+    /// inode is that rank's again, it counts on. What another rank answers to what was asked before the claim says nothing: it may have
+    /// gone back meanwhile.
+    fn end_claim(&mut self, rank: RankId, node: NodeRef) {
+        let (call, request) = (self.own_call(), Request::Release { node, count: 0 });
+        self.give(rank, Input::Call { call, cred: Cred::ROOT, request });
     }
 
     /// The number of a call that nobody else makes.

@@ -63,8 +63,11 @@ impl Rank {
                         let is_known = op.climb.as_ref().is_none_or(|climb| {
                             !climb.is_long() && (is_sure || climb.is_elsewhere(node.ino))
                         });
-                        if is_known && self.moves.unseen.is_search(op.id) {
+                        let is_search = self.moves.unseen.is_search(op.id);
+                        if is_known && is_search {
                             self.end_claims(node.ino, out);
+                        } else if count == 0 && !is_search {
+                            self.end_claims_of(node.ino, op.session, out);
                         }
                         self.forget_or_purge(node.ino);
                     }

@@ -49,6 +49,44 @@ fn what_is_held_is_in_the_books_of_whoever_answers_for_it() {
     assert_eq!((again(&mut bench, 1), bench.router.opens(file.ino)), (vec![], 0));
 }
 
+/// What broke: the rank had died since, and counted what it was told of a file that had gone from it. Asked for one of two opens it ended
+/// that one; the other kept all that moves there, as long as the client was there.
+#[test]
+fn what_was_claimed_where_it_is_no_more_is_claimed_there_no_more() {
+    let (mut bench, file) = with_held();
+    bench.call(3, Request::Open { node: file, flags: 0 });
+    bench.reply(0, 3, Ok(Reply::Attr(attr(8001, Ino(8000)))));
+    bench.passes(1);
+    assert_eq!(again(&mut bench, 0), [(file.ino, 2, 1)]);
+    bench.passes(1);
+    bench.call(4, Request::Release { node: file, count: 1 });
+    assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+    let said = bench.reply(1, 2, Ok(Reply::Ok));
+    let released = |message: &ClientMsg| match message {
+        ClientMsg::Request { request: Request::Release { node, count }, .. } => Some((node.ino, *count)),
+        _ => None,
+    };
+    assert_eq!(said.sent(0).iter().filter_map(released).collect::<Vec<_>>(), [(file.ino, 0)]);
+    let said = bench.not_mine(0, 5, Some(1), 2);
+    assert_eq!((said.answers(), said.asked(1)), (vec![], vec![]), "it ends there");
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
+}
+
+/// It may have gone back to where it is claimed, before it was.
+#[test]
+fn an_answer_from_before_the_claim_ends_none() {
+    let (mut bench, file) = with_held();
+    let link = Request::Link { node: file, parent: PINNED, name: name("a") };
+    bench.call(3, link);
+    let read = Request::Read { node: file, offset: 0, len: 1, into: None };
+    bench.call(4, read);
+    assert_eq!(bench.not_mine(0, 3, Some(1), 2).asked(1).len(), 1);
+    bench.passes(1);
+    assert_eq!(again(&mut bench, 0), [(file.ino, 1, 1)]);
+    let said = bench.reply(1, 2, Ok(Reply::Attr(attr(8001, PINNED.ino))));
+    assert_eq!(said.asked(0), [], "{:?}", said.0);
+}
+
 #[test]
 fn one_of_two_opens_that_is_given_back_leaves_the_other() {
     let (mut bench, file) = with_held();
@@ -174,7 +212,8 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 6] = [
+        ("client_claims_stay", what_was_claimed_where_it_is_no_more_is_claimed_there_no_more),
         ("client_lost_where_it_was", a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank),
         ("client_answers_not_shown", who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers),
         ("client_looks_without_pause", what_is_looked_for_is_not_looked_for_once_more_meanwhile),

@@ -439,6 +439,25 @@ fn what_was_claimed_where_it_was_not_does_not_count_when_it_comes_back() {
     assert!(c.worlds[0].rank.view.files.get(file.ino).is_none_or(|file| file.opens.is_empty()));
 }
 
+/// What broke: one of several opens was given back, and ended. The others stayed at a rank that never found out that they were nothing: the
+/// file was gone when it looked.
+#[test]
+fn a_claim_ends_when_its_client_has_found_the_inode_elsewhere() {
+    let (mut c, _, file, _) = claimed_where_it_was();
+    let counts = |c: &Cluster, at: usize| {
+        let view = &c.worlds[at].rank.view;
+        let opens = view.files.get(file.ino).is_some_and(|file| !file.opens.is_empty());
+        (opens, view.locks.is_locked(file.ino))
+    };
+    assert_eq!((counts(&c, 0), counts(&c, 1)), ((true, true), (true, true)));
+    for at in 0..2 {
+        let outcome = c.asks(at, Request::Release { node: file, count: 0 });
+        let expected = if at == 0 { NOT_MINE(1) } else { Answered::Outcome(Ok(Reply::Ok)) };
+        assert_eq!(outcome, expected, "rank {at}");
+    }
+    assert_eq!((counts(&c, 0), counts(&c, 1)), ((false, false), (true, true)), "it is nothing where it is not");
+}
+
 #[test]
 fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     let mut c = Cluster::new();
@@ -507,7 +526,8 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 15] = [
+    let defects: [(&str, fn()); 16] = [
+        ("mds_claims_stay", a_claim_ends_when_its_client_has_found_the_inode_elsewhere),
         ("mds_whole_knows_all", a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks),
         ("mds_nowhere_is_elsewhere", what_is_locked_and_left_the_cache_keeps_its_lock),
         ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
