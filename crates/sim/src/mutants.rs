@@ -180,6 +180,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_recalls_of_before_count", "mds", "caps::book::tests::defects_of_recalls_are_caught"),
     // A directory is reserved before anybody has looked where it is to come.
     ("mds_all_are_plain", "mds", "tests::several::transactions::haste::defects_of_haste_are_caught"),
+    // A pin in a journal that says nothing of what is above its directory: one of 1,000 seeds.
+    ("mds_pin_forgotten_unplaced", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.
     ("mds_pin_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A coordinator that is gone has begun a move which its owner is about to ask for: one of 5,000 seeds.

@@ -22,6 +22,8 @@ pub(crate) struct Pins {
     /// Cached directories at home here that have one, and when it is looked at next if it is not as it says.
     known: BTreeMap<Ino, Mono>,
     due: Option<Mono>,
+    /// Of some it is not known whether they are at home here.
+    unplaced: bool,
     /// Directories that are gone and may have an entry, and where the journal says so.
     purged: BTreeMap<Unit, Position>,
     /// The map is to be asked for without them.
@@ -117,20 +119,28 @@ impl Rank {
             let looked =
                 known.into_iter().filter_map(|(dir, at)| Some((dir, self.look_at_pin(dir, at, now)?)));
             let looked: BTreeMap<Ino, Mono> = looked.collect();
-            self.moves.pins.due = looked.values().copied().filter(|at| *at > now.mono).min();
+            let unplaced = std::mem::take(&mut self.moves.pins.unplaced).then(|| self.after_leases(now));
+            let later = looked.values().copied().filter(|at| *at > now.mono);
+            self.moves.pins.due = later.chain(unplaced).min();
             self.moves.pins.known = looked;
         }
         self.drop_purged(out);
     }
 
     /// Has a pin carried out that is not, if that is possible now. Returns when to look again (not later than now: not before
-    /// something changes); none: it is not this rank's to see to.
+    /// something changes); none: it is not this rank's to see to. As long as nobody knows whether it is, it may be: a replay brings an inode
+    /// without the directories above it. So it is while its home is sealed, which may come to nothing.
     fn look_at_pin(&mut self, dir: Ino, at: Mono, now: Now) -> Option<Mono> {
         let node = self.view.cache.by_ino(dir)?;
         let to = self.view.cache.ext(node)?.policies.pin?;
         let home = self.view.cache.node(node).dir;
-        if self.view.side(home) != Some(Side::Mine) {
-            return None;
+        match self.view.side(home) {
+            Some(Side::Mine) => {}
+            None | Some(Side::Sealed) if !stdx::mutant!("mds_pin_forgotten_unplaced") => {
+                self.moves.pins.unplaced = true;
+                return Some(at);
+            }
+            None | Some(Side::Sealed | Side::Other(_)) => return None,
         }
         let owner = self.view.territory.entry(dir).map(|entry| entry.rank);
         if owner == Some(to) || !self.view.serves(to) || at > now.mono {
@@ -144,7 +154,11 @@ impl Rank {
             None => self.moves.add((Part::Of(dir), whole(dir)), Goal::Pin(to), None),
         }
         // If nothing comes of it, it is tried again, but not all the time.
-        Some(now.mono.after(super::LEASES * self.view.config.lease_ns))
+        Some(self.after_leases(now))
+    }
+
+    fn after_leases(&self, now: Now) -> Mono {
+        now.mono.after(super::LEASES * self.view.config.lease_ns)
     }
 
     /// An inode is gone; its directory may have an entry here.

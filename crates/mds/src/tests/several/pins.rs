@@ -120,6 +120,29 @@ pub(crate) fn a_pin_to_a_rank_that_is_not_there_is_applied_when_it_is() {
     }
 }
 
+/// What broke (seed 169 of several ranks): a rank that lives again has the inode from its journal, and nothing of what is above. Whether the
+/// inode is at home there was not known when it looked, and it never looked again.
+#[test]
+pub(crate) fn a_remembered_pin_waits_until_its_place_is_known() {
+    let mut c = Cluster::of(3);
+    max_mds(&mut c, 2);
+    let other = c.mkdir(root(), "other");
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok), "not everything is rank 0's");
+    let top = c.mkdir(root(), "top");
+    let dir = c.mkdir(top, "d");
+    c.create(dir, "f");
+    c.checkpoint(0);
+    assert_eq!(c.pin(dir, 2), Ok(Reply::Ok));
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(0), Ok("2".to_owned())));
+    c.crash(0);
+    max_mds(&mut c, 3);
+    c.pass(50);
+    assert_eq!(c.owner(dir), Some(0), "what is above is not cached");
+    assert!(c.lookup(root(), "top").is_ok());
+    c.pass(20_100);
+    assert_eq!(c.owner(dir), Some(2), "{:?}", c.worlds[0].notes);
+}
+
 /// It is in the way of that now: it is tried again.
 #[test]
 fn a_remembered_pin_waits_for_what_is_open() {
