@@ -180,6 +180,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_recalls_of_before_count", "mds", "caps::book::tests::defects_of_recalls_are_caught"),
     // A directory is reserved before anybody has looked where it is to come.
     ("mds_all_are_plain", "mds", "tests::several::transactions::haste::defects_of_haste_are_caught"),
+    // Whoever cannot say yet is asked all the time; what was told between two maps is never told again.
+    ("mds_asks_without_pause", "mds", "peers::tests::defects_of_questions_are_caught"),
+    ("mds_gap_of_maps", "mds", "peers::tests::defects_of_questions_are_caught"),
     // A pin in a journal that says nothing of what is above its directory: one of 1,000 seeds.
     ("mds_pin_forgotten_unplaced", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.
@@ -292,6 +295,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "client",
         "router::tests::bounces::a_client_that_believes_who_is_behind_is_caught",
     ),
+    ("client_looks_for_ever", "client", "router::tests::bounces::a_client_that_looks_for_ever_is_caught"),
     ("client_asks_all_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_asks_again_at_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_links_anywhere", "client", "router::tests::model::each_defect_of_the_router_is_caught"),

@@ -143,7 +143,9 @@ impl Client {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
             let rank = self.rank();
-            out.extend(self.held.reclaims(now, &again).into_iter().map(|message| Output::Send { rank, message }));
+            out.extend(
+                self.held.reclaims(now, &again).into_iter().map(|message| Output::Send { rank, message }),
+            );
         }
         out.push(Output::Send { rank: self.rank(), message: ClientMsg::Reclaimed });
         if resumed {

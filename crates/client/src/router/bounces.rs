@@ -19,6 +19,8 @@ use stdx::time::{MS, SECOND};
 const NAMED_MAX: u32 = 8;
 /// How long it goes to whom ranks name that go by one map.
 const NAMED_NS: u64 = 2 * SECOND;
+/// The same in all, whatever owners maps name meanwhile; then each is asked once more by the map of now.
+const SPENT_NS: u64 = 10 * SECOND;
 /// How long a call waits before it is asked again: at first, and at most.
 const PAUSE_NS: u64 = MS;
 const PAUSE_MAX_NS: u64 = 100 * MS;
@@ -28,8 +30,11 @@ const PAUSE_MAX_NS: u64 = 100 * MS;
 pub(super) struct Bounced {
     /// What the client's map said of owners when it was sent away first: all this counts as long as no other is named.
     owners: u64,
-    /// When all had sent it away first.
+    /// When all had sent it away first, and last.
     since: Option<Mono>,
+    last: Option<Mono>,
+    /// How long it was asked in vain after that, by this map and those before.
+    spent_ns: u64,
     /// Who has sent it away by that map, or one with the same owners.
     by: BTreeSet<RankId>,
     /// All had sent it away, and nobody was named: each is asked once more, the first after a pause.
@@ -173,7 +178,8 @@ impl Many {
         if bounced.owners != owners {
             // Whoever did not have it may have it now. Not with every map: where ranks die and return all the time there is a new one
             // before that time is over, and nobody would ever hear that a file is gone.
-            *bounced = Bounced { seen_in: bounced.seen_in, ..fresh() };
+            let Bounced { seen_in, spent_ns, pause_ns, .. } = *bounced;
+            *bounced = Bounced { seen_in, spent_ns, pause_ns, ..fresh() };
         }
         if version < have && !stdx::mutant!("client_believes_who_is_behind") {
             return Next::Wait(None);
@@ -215,10 +221,16 @@ impl Many {
         bounced.named += 1;
         // From when all were asked, and not from when the first was: one that was dead meanwhile may have to tell another one yet what it
         // decided before it died (seed 9660 of several ranks).
-        let since = *bounced.since.get_or_insert(now);
+        let here_ns = now.since(*bounced.since.get_or_insert(now));
+        // Nor does the time in which one of them was dead.
+        let one_ns = bounced.last.replace(now).map_or(0, |last| now.since(last).min(PAUSE_MAX_NS));
+        bounced.spent_ns += one_ns;
+        // What broke: where something moves all the time no owners last two seconds, and calls for what was gone had no end (seed 525 of
+        // several ranks).
+        let in_vain = bounced.spent_ns >= SPENT_NS && !stdx::mutant!("client_looks_for_ever");
         if bounced.named <= NAMED_MAX {
             Next::Ask(owner)
-        } else if now.since(since) < NAMED_NS {
+        } else if here_ns < if in_vain { PAUSE_MAX_NS } else { NAMED_NS } {
             Next::Wait(Some(owner))
         } else {
             Next::Fail

@@ -31,6 +31,7 @@ impl Rank {
         self.carry_out_announced(&map, out);
         self.leave_by_map(&map, now.mono);
         self.moves.pins.look_again(now.mono);
+        self.ask_by_map();
         // What waited for a rank that has it no more looks again.
         if self.moves.current.is_none() {
             let waiting = std::mem::take(&mut self.moves.waiting);

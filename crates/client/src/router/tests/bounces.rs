@@ -105,6 +105,42 @@ fn the_time_of_a_rank_that_was_dead_does_not_count() {
     }
 }
 
+/// What broke (seed 525 of several ranks): something moved all the time, and with each such map the call began anew.
+#[test]
+fn owners_that_change_all_the_time_keep_no_call_for_ever() {
+    let mut bench = Bench::of_two();
+    let mut said = bench.call(1, lookup(NodeRef::bare(Ino(8000)), "a"));
+    let (began, mut moved, mut version) = (bench.at.mono, bench.at.mono, 2);
+    for times in 0.. {
+        assert!(times < 2_000, "it ends");
+        if let Some((_, outcome)) = said.answers().pop() {
+            assert_eq!(outcome, Err(Errno::ESTALE));
+            break;
+        }
+        let asked = [0, 1].into_iter().find_map(|rank| Some((rank, *said.asked(rank).first()?)));
+        said = match asked {
+            Some((rank, tid)) => bench.not_mine(rank, tid, Some(1 - rank), version),
+            None if bench.at.mono >= moved.after(400 * MS) => {
+                (version, moved) = (version + 1, bench.at.mono);
+                let there = if version % 2 == 0 { 1 } else { 0 };
+                bench.say(0, said_map(&map(version, 2, &[(PINNED.ino, there)])))
+            }
+            None => bench.passes(101),
+        };
+    }
+    let took = bench.at.mono.since(began);
+    assert!((10 * SECOND..40 * SECOND).contains(&took), "it may have been on its way: {took}");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_looks_for_ever_is_caught() {
+    stdx::mutant::activate(Some("client_looks_for_ever"));
+    let verdict = std::panic::catch_unwind(owners_that_change_all_the_time_keep_no_call_for_ever);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Hints of two ranks lead to each other, and a third one has it.
 #[test]
 fn where_two_ranks_name_each_other_a_third_one_is_asked() {
