@@ -15,9 +15,9 @@ use stdx::Mono;
 use stdx::time::MS;
 
 /// In a run in which a rank is to go callers ask so seldom once they have asked enough: to leave takes longer than a lease.
-const SELDOM_NS: u64 = 60 * MS;
+const SELDOM_NS: u64 = 250 * MS;
 /// Such a run ends its faults after so many times the operations that it is to have, whether one has gone or not.
-const LONG: u64 = 6;
+const LONG: u64 = 3;
 
 impl Ranks {
     /// An operator wants fewer ranks, or more again.

@@ -52,13 +52,14 @@ impl Ranks {
             }
         }
         let quiet = self.clients.iter().all(|slot| slot.closed);
-        let orphans = self.judge.tree().nodes.values().any(|node| !node.is_dir() && node.nlink == 0);
-        let placed = quiet && self.not_in_place().is_none();
         // Who still hangs would not stop while the others do, and a coordinator that stands still hears nothing of them: the last faults
         // have to be over.
         let now = self.now;
         let awake = self.seat.is_awake(now) && self.lives.values().all(|life| life.hung_until <= now);
-        if quiet && awake && !orphans && placed && self.judge.is_settled() && self.all_serve() {
+        let over = quiet && awake && self.judge.is_settled() && self.all_serve();
+        // What takes longer to look at comes last: this is after each event.
+        let orphans = || self.judge.tree().nodes.values().any(|node| !node.is_dir() && node.nlink == 0);
+        if over && self.not_in_place().is_none() && !orphans() {
             self.judge.check_promises()?;
             self.phase = Phase::Stop;
             // Before its ranks, as in the server: daemons that stop say nothing any more, and it would call them dead.

@@ -146,8 +146,8 @@ pub(in crate::ranks) fn misplaced(map: &ClusterMap) -> Option<String> {
 /// A rank that has not its part of the slots.
 fn uneven(map: &ClusterMap, members: &[RankId]) -> Option<String> {
     let mut has: BTreeMap<RankId, u32> = BTreeMap::new();
-    for number in 0..SLOTS {
-        *has.entry(map.slots.get(number).rank).or_default() += 1;
+    for (range, slot) in map.slots.runs() {
+        *has.entry(slot.rank).or_default() += u32::from(range.end - range.start);
     }
     let members = if members.is_empty() { &[RankId(0)] } else { members };
     let weight = |rank: &RankId| u32::from(map.weights.get(rank).copied().unwrap_or(WEIGHT));
