@@ -183,6 +183,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Whoever cannot say yet is asked all the time; what was told between two maps is never told again.
     ("mds_asks_without_pause", "mds", "peers::tests::defects_of_questions_are_caught"),
     ("mds_gap_of_maps", "mds", "peers::tests::defects_of_questions_are_caught"),
+    // Who greets a rank that has just left: one of 1,000 seeds.
+    ("mds_greets_after_leaving", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin in a journal that says nothing of what is above its directory: one of 1,000 seeds.
     ("mds_pin_forgotten_unplaced", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.

@@ -116,6 +116,18 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     assert_eq!(header.entries, 0, "all of it is in the store");
 }
 
+/// What broke (seed 323 of several ranks): by the map that says that it has left it stops no more, and took in who came then.
+#[test]
+pub(crate) fn who_has_left_takes_nobody_in() {
+    let (mut c, dir) = Cluster::with_moved();
+    stop(&mut c);
+    assert_eq!(c.owner(dir), Some(0));
+    c.pass(1_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+    let refused = c.hold(1).hello(ConnId(60), Peer::Trusted, SessionId(0));
+    assert!(matches!(refused, Some(ServerMsg::Refused { .. })), "{refused:?}");
+}
+
 /// Nobody answers Leave: it is asked again.
 #[test]
 fn a_wish_to_leave_that_is_lost_is_repeated() {

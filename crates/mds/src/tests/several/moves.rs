@@ -481,7 +481,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 25] = [
+    let defects: [(&str, fn()); 26] = [
+        ("mds_greets_after_leaving", leaving::who_has_left_takes_nobody_in),
         ("mds_pin_forgotten_unplaced", pins::a_remembered_pin_waits_until_its_place_is_known),
         ("mds_abandoned_for_ever", what_a_coordinator_left_unanswered_is_over_with_it),
         ("mds_refused_is_not_under_way", pins::a_move_that_a_refused_wish_hides_is_carried_out),
