@@ -44,7 +44,10 @@ impl Ranks {
     ) -> Verdict {
         let request = &busy.asked.request;
         if *outcome == Err(Errno::ESTALE) {
-            let open = |ino: &Ino| self.opens.of.get(&(client, *ino)).is_some_and(|(_, at)| *at < call.0);
+            let open = |ino: &Ino| {
+                self.opens.of.get(&(client, *ino)).is_some_and(|(_, at)| *at < call.0)
+                    && !self.judge.is_to_be_made(*ino)
+            };
             let inos = needs(request);
             // Of two either may be gone.
             if !inos.is_empty() && inos.iter().all(open) && !self.is_over(client) {
@@ -83,6 +86,8 @@ impl Ranks {
             match tree.node(*ino) {
                 Some(node) => nameless += u64::from(node.nlink == 0),
                 None if self.is_over(*client) => {}
+                // Its maker was told early, and asks for it.
+                None if self.judge.is_to_be_made(*ino) => {}
                 None => return Err(format!("inode {} is purged, and client {client} has it open", ino.0)),
             }
         }

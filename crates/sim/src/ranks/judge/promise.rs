@@ -161,7 +161,7 @@ impl Judge {
             || self.over.contains(&key)
     }
 
-    fn is_below_floor(&self, (rank, session, tid): Key) -> bool {
+    pub(super) fn is_below_floor(&self, (rank, session, tid): Key) -> bool {
         self.floors.get(&(rank, session)).is_some_and(|floor| tid < *floor)
     }
 
@@ -402,6 +402,11 @@ impl Judge {
     /// Whether a rank answered a request so.
     pub(in crate::ranks) fn has_answered(&self, key: &Key, outcome: &Outcome) -> bool {
         self.pending.get(key).is_some_and(|pending| pending.answered.as_ref() == Some(outcome))
+    }
+
+    /// Whether an inode of which a caller was told is yet to be made, or to be made again.
+    pub(in crate::ranks) fn is_to_be_made(&self, ino: Ino) -> bool {
+        self.promises.list.values().any(|promise| promise.told.ino == ino && promise.executed.is_none())
     }
 
     /// Whether a caller was told what came of a request before that is durable.

@@ -24,6 +24,8 @@ const TOLD_MAX: usize = 256;
 struct Told {
     rank: RankId,
     end: Position,
+    /// By which request it was done.
+    key: Option<Key>,
     /// Directories whose names it changed, and inodes.
     about: BTreeSet<Ino>,
     /// A transaction of several ranks.
@@ -86,7 +88,7 @@ impl Judge {
         };
         let about = parents(request).chain(subject).chain(linked).chain(made).collect();
         let decides = step.is_some_and(|step| step.decides);
-        Some(Told { rank: key.0, end: *end, about, decides, lost: false })
+        Some(Told { rank: key.0, end: *end, key: Some(key), about, decides, lost: false })
     }
 
     /// What made a name what it was, at the latest, when the caller saw it. None: it is durable.
@@ -106,7 +108,8 @@ impl Judge {
         }
         let step = self.line.get(maker? as usize).filter(|_| was_so)?;
         let about = [Some(seen.dir), seen.ino].into_iter().flatten().collect();
-        Some(Told { rank: step.rank, end: step.end, about, decides: step.decides, lost: false })
+        let key = step.origin.as_ref().map(|origin| origin.key);
+        Some(Told { rank: step.rank, end: step.end, key, about, decides: step.decides, lost: false })
     }
 
     /// A caller asks for a sync.
@@ -127,6 +130,9 @@ impl Judge {
         let Some(covers) = self.syncs.begun.remove(&call).filter(|_| outcome.is_ok()) else { return Ok(()) };
         for told in &covers {
             let durable = self.ranks.get(&told.rank).map_or(Position(0), |journal| journal.durable);
+            if self.is_durable_again(told) {
+                continue;
+            }
             if told.lost || told.end > durable {
                 return Err(format!(
                     "a sync is answered, and what its caller was told before is {}: {told:?}, durable {}\n  request {request:?}",
@@ -146,6 +152,15 @@ impl Judge {
             self.syncs.parted += u64::from(self.was_boundary(node.ino));
         }
         Ok(())
+    }
+
+    /// What a crash took back may have been told early: its author's client has asked for it once more, and it is durable now.
+    fn is_durable_again(&self, told: &Told) -> bool {
+        let Some(key) = told.key.filter(|(_, session, _)| told.lost && self.promises.eager.contains(session))
+        else {
+            return false;
+        };
+        !self.is_promised(&key) && (self.knows(key) || self.is_below_floor(key))
     }
 
     /// A rank lives again on a journal that ends there.
