@@ -169,6 +169,8 @@ struct Move {
     to: Option<RankId>,
     /// From the map.
     id: Option<MoveId>,
+    /// By which map the coordinator was asked to announce it.
+    asked: u64,
     phase: Phase,
     until: Mono,
     ops: Vec<OpId>,
@@ -434,7 +436,7 @@ impl Rank {
             let found = Found::default();
             self.moves.unreadable = None;
             self.moves.current =
-                Some(Move { part, unit, goal, to, id, phase, until, ops, found, held: None });
+                Some(Move { part, unit, goal, to, id, asked: 0, phase, until, ops, found, held: None });
             return;
         }
     }
@@ -593,6 +595,8 @@ impl Rank {
         if self.moves.carves.is_asked() {
             return None;
         }
+        let asked = self.view.territory.version();
+        self.moves.current.as_mut()?.asked = asked;
         out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
         Some(Phase::Announce)
     }
@@ -690,10 +694,10 @@ impl Rank {
 
     /// The rank stops: what it has not let go of stays.
     pub(crate) fn stop_moving(&mut self, out: &mut Outbox<Output>) {
-        self.moves.queue.clear();
         if self.moves.current.as_ref().is_some_and(|one| one.phase != Phase::Switch) {
             self.give_up_move("the rank stops", out);
         }
+        self.moves.queue.clear();
     }
 
     /// It is asked for again while no map tells what became of it: who was asked may be no more. Asked for twice it is made once.
@@ -736,6 +740,7 @@ impl Rank {
             self.hand_over_holders(out);
         }
         let Some(one) = self.moves.current.take() else { return };
+        let (unit, was_announced) = (one.unit, one.id.is_some());
         one.held.into_iter().for_each(|dir| self.let_group_go(dir));
         self.view.book.operation_ended(RECALLS);
         self.moves.unseen.give_up();
@@ -752,5 +757,23 @@ impl Rank {
         }
         let waiting = std::mem::take(&mut self.moves.waiting);
         self.look_again(waiting);
+        if !was_announced {
+            self.carry_out_hidden(unit, out);
+        }
+    }
+
+    /// What others announced of a unit was taken for the move that ends now, which never had a number (of one that had, the map says so
+    /// still, while its Abort is on its way). No other map may come, and who waits for that move would wait for ever (seeds 5084 and
+    /// 779 of several ranks).
+    fn carry_out_hidden(&mut self, unit: Unit, out: &mut Outbox<Output>) {
+        let me = self.view.config.rank;
+        let entry = self.view.territory.entry_of(unit);
+        let is_hidden = entry.is_some_and(|entry| entry.rank == me && entry.moving.is_some());
+        if is_hidden
+            && !stdx::mutant!("mds_refused_is_not_under_way")
+            && let Some(map) = self.view.territory.map().cloned()
+        {
+            self.carry_out_announced(&map, out);
+        }
     }
 }

@@ -185,6 +185,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_gap_of_maps", "mds", "peers::tests::defects_of_questions_are_caught"),
     // Who greets a rank that has just left: one of 1,000 seeds.
     ("mds_greets_after_leaving", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // A move that is begun and given up with one map: one of 1,000 seeds.
+    ("mds_announce_outlives_itself", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin in a journal that says nothing of what is above its directory: one of 1,000 seeds.
     ("mds_pin_forgotten_unplaced", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.

@@ -42,6 +42,7 @@ impl Rank {
     fn move_by_map(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
         let Some(one) = &mut self.moves.current else { return };
         let (part, unit, to) = (one.part, one.unit, one.to);
+        let version = map.entries.get(&unit).map_or(0, |entry| entry.version);
         // Whose it is, and which move it is in.
         let found = match part {
             Part::Of(_) => map.entries.get(&unit).map(|entry| (entry.rank, entry.moving)),
@@ -56,6 +57,12 @@ impl Rank {
             }
             (Phase::Announce, Some((true, moving))) => {
                 one.id = moving.filter(|moving| Some(moving.to) == to).map(|moving| moving.id);
+                // Begun and given up before any map said so; or it is to be refused, as what it named has another version by now.
+                let is_over = one.id.is_none() && version > one.asked;
+                if is_over && !stdx::mutant!("mds_announce_outlives_itself") {
+                    self.say_refused(part, "the coordinator gave it up", out);
+                    self.end_move(false, out);
+                }
             }
             // Not every map is heard of: the other rank has it, and may have dropped its entry since.
             (Phase::Dropping | Phase::Switch, None) => self.end_move(true, out),
@@ -139,11 +146,6 @@ impl Rank {
             // What is refused may be under way already, as a coordinator that is gone was asked: while this one was, it was taken for it.
             Phase::Named | Phase::Dropping | Phase::Announce => {
                 self.give_up_move(why, out);
-                if let Some(map) = self.view.territory.map().cloned()
-                    && !stdx::mutant!("mds_refused_is_not_under_way")
-                {
-                    self.carry_out_announced(&map, out);
-                }
             }
             // Whatever it says, the switch may have been made: the map will tell, or has told.
             Phase::Switch => {

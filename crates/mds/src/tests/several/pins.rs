@@ -143,6 +143,31 @@ pub(crate) fn a_remembered_pin_waits_until_its_place_is_known() {
     assert_eq!(c.owner(dir), Some(2), "{:?}", c.worlds[0].notes);
 }
 
+/// What broke (seed 779 of several ranks): the coordinator began the move and gave it up with one map. Its owner waited for what had been,
+/// and saw nothing else that was announced of the directory.
+#[test]
+pub(crate) fn a_move_that_was_given_up_before_a_map_said_it_is_over() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok));
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.deaf = true;
+    c.pass(20);
+    let wish = c.worlds[0].wishes.pop_front();
+    assert!(matches!(wish, Some(MapWish::Begin { .. })), "{wish:?}");
+    let (unit, version) = (crate::units::whole(dir.ino), c.map.version + 1);
+    c.map.last_move = MoveId(c.map.last_move.0 + 1);
+    Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").version = version;
+    c.publish();
+    c.deaf = false;
+    c.pass(1_000);
+    let outcome = Answered::Outcome(Err(Errno::EBUSY));
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), Some(outcome), "not after leases");
+    c.announce(unit, RankId(1));
+    c.come_to_rest();
+    assert_eq!(c.owner(dir), Some(1));
+}
+
 /// It is in the way of that now: it is tried again.
 #[test]
 fn a_remembered_pin_waits_for_what_is_open() {
