@@ -215,9 +215,13 @@ impl Rank {
             .map(|dir| self.view.cache.dir(dir).header.mtime);
         // Times do not go back, of what is changed itself either.
         let node = match &op.request {
-            Request::SetAttr { node, .. } | Request::Write { node, .. } | Request::Link { node, .. } => {
-                self.view.cache.by_ino(node.ino)
-            }
+            Request::SetAttr { node, .. }
+            | Request::SetXattr { node, .. }
+            | Request::RemoveXattr { node, .. }
+            | Request::Write { node, .. }
+            | Request::Fallocate { node, .. }
+            | Request::CopyRange { target: node, .. }
+            | Request::Link { node, .. } => self.view.cache.by_ino(node.ino),
             every_request!() => None,
         };
         let own = node.and_then(|node| self.view.cache.attr(node)).map(|attr| attr.ctime);

@@ -110,9 +110,11 @@ impl Judge {
         self.trust.ranges.retain(|range| range.of.0 != rank || range.end <= end);
     }
 
-    /// What a rank seals is nobody's to work in.
+    /// What a rank seals is nobody's to work in. Of a directory that its holder removed nobody says that it has it back.
     pub(super) fn held_below(&self, mut goes: impl FnMut(Ino) -> bool) -> Option<(Ino, Stream)> {
-        self.trust.holders.iter().find(|(dir, _)| goes(**dir)).map(|(dir, holder)| (*dir, *holder))
+        let is_there = |dir: Ino| self.tree().node(dir).is_some();
+        let mut holders = self.trust.holders.iter();
+        holders.find(|(dir, _)| is_there(**dir) && goes(**dir)).map(|(dir, holder)| (*dir, *holder))
     }
 
     /// Whether a client may perform a request by itself.

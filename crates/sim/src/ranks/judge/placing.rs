@@ -61,7 +61,13 @@ fn is_placed(policies: &Policies, rules: &Rules, map: &ClusterMap) -> Option<boo
 
 impl Judge {
     /// Directories that a transaction makes take what they should; what was given to others with their making never changes.
-    pub(super) fn check_made(&mut self, rank: RankId, mutations: &[u8], before: &Tree) -> Verdict {
+    /// `told`: somebody was told of them before.
+    pub(super) fn check_made(
+        &mut self,
+        (rank, told): (RankId, bool),
+        mutations: &[u8],
+        before: &Tree,
+    ) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
             let Mutation::PutDentry { dir, value, .. } = mutation else { continue };
             let Ok(DentryValue::Primary(inode)) = DentryValue::decode(value) else { continue };
@@ -71,14 +77,19 @@ impl Judge {
             }
             let judged = match before.node(inode.core.ino) {
                 Some(node) => is_as_made(node, &inode),
-                None => self.check_new(rank, before.node(dir), &inode),
+                None => self.check_new((rank, told), before.node(dir), &inode),
             };
             judged.map_err(|error| format!("directory {} {error}", inode.core.ino.0))?;
         }
         Ok(())
     }
 
-    fn check_new(&mut self, rank: RankId, parent: Option<&Node>, inode: &InodeRecord) -> Verdict {
+    fn check_new(
+        &mut self,
+        (rank, told): (RankId, bool),
+        parent: Option<&Node>,
+        inode: &InodeRecord,
+    ) -> Verdict {
         let (Some(parent), Some(map)) = (parent, self.owners.heard(rank)) else { return Ok(()) };
         let entry = map.entries.get(&unit_of(parent.ino));
         let pinned = entry.is_some_and(|entry| entry.policy == Policy::Pin);
@@ -89,7 +100,9 @@ impl Judge {
         }
         let (placed, newborn) =
             (inode.core.flags & flags::SLOTS != 0, inode.core.flags & flags::NEWBORN != 0);
-        if is_placed(&parent.policies, &wanted, map).is_some_and(|wanted| wanted != placed) {
+        // What a client performed has its names where it is.
+        let by_rules = if told { Some(false) } else { is_placed(&parent.policies, &wanted, map) };
+        if by_rules.is_some_and(|wanted| wanted != placed) {
             return Err(format!(
                 "is placed by slots: {placed}, by {:?} and map {}",
                 parent.policies, map.version
