@@ -258,6 +258,9 @@ impl Rank {
 
     /// A session has presented everything that it was answered early before the crash.
     pub(crate) fn presented(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.presents = false;
+        }
         if self.presenting.remove(&id) && self.presenting.is_empty() {
             self.presented_inos.clear();
             self.runnable.extend(std::mem::take(&mut self.after_presented));
@@ -266,12 +269,28 @@ impl Rank {
 
     /// Whether a request must wait until what was answered early before the crash is presented.
     pub(crate) fn must_wait_for_presented(&self, op: &Op) -> bool {
-        // What a rank asks may be for somebody who presents there.
-        let of_rank = matches!(op.request, proto::rank_requests!()) && !clears(&op.request);
-        !self.presenting.is_empty()
-            && op.told.is_none()
-            && !of_rank
-            && !stdx::mutant!("mds_presented_not_awaited")
+        if self.presenting.is_empty() || op.told.is_some() || stdx::mutant!("mds_presented_not_awaited") {
+            return false;
+        }
+        match &op.request {
+            request if clears(request) => true,
+            // What a rank asks may be for somebody who presents there, and that one may be waited for here.
+            Request::Replicate { .. } | Request::Totals { .. } | Request::SetTimes { .. } => {
+                let presents = self.sessions.map.get(&op.session).is_some_and(|asker| asker.presents);
+                !presents && !stdx::mutant!("mds_ranks_shown_unpresented")
+            }
+            request => !matches!(request, proto::rank_requests!()),
+        }
+    }
+
+    /// Ranks that were greeted hear that nobody presents here any more: what this one asks of them from here on is for others, who wait for
+    /// those that present there.
+    pub(crate) fn say_presented(&mut self, out: &mut Outbox<Output>) {
+        if self.presenting.is_empty() {
+            for rank in std::mem::take(&mut self.peers.to_hear_presented) {
+                out.push(Output::SendRank { rank, message: ClientMsg::Presented });
+            }
+        }
     }
 
     /// A transaction of the tail: the numbers of its session that it used.

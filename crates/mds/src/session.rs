@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub embedded: bool,
     /// It is that life of another rank: in no journal, and without a lease.
     pub rank: Option<(RankId, Incarnation)>,
+    /// Of a rank: its clients present yet what they were told before it died.
+    pub presents: bool,
     /// The cluster map that it has.
     pub map_version: u64,
     /// It was told the seed of name hashes.
@@ -341,7 +343,7 @@ impl Session {
     /// That of another rank.
     pub(crate) fn of_rank(conn: ConnId, rank: (RankId, Incarnation), client: Box<[u8]>) -> Self {
         let (rank, conn) = (Some(rank), Some(conn));
-        Self { conn, client, rank, keeps_nothing: true, settled: true, ..Self::default() }
+        Self { conn, client, rank, presents: true, keeps_nothing: true, settled: true, ..Self::default() }
     }
 
     /// Whether a client elsewhere has it: it is journaled, and has a lease.

@@ -18,7 +18,7 @@ pub fn is_of_ranks(name: &str) -> bool {
 /// Whether that world must have clients that are answered early.
 #[must_use]
 pub fn is_of_eager(name: &str) -> bool {
-    matches!(name, "mds_leaves_delegated" | "mds_pins_early")
+    matches!(name, "mds_leaves_delegated" | "mds_pins_early" | "mds_ranks_shown_unpresented")
 }
 
 /// Defects of several ranks.
@@ -30,6 +30,7 @@ const RANKS: &[&str] = &[
     "mds_decided_not_told_again",
     "mds_leaves_delegated",
     "mds_lost_link_stays",
+    "mds_ranks_shown_unpresented",
     "mds_others_count_nothing",
     "mds_newborn_unmarked",
     "mds_pins_early",

@@ -1,0 +1,94 @@
+//! What is asked of other ranks: who waits for it, and when it is asked again.
+//!
+//! Absent: what comes of it (`tests/several.rs`).
+
+use super::*;
+use crate::RankConfig;
+use stdx::hash::HashSeed;
+
+/// Whoever waits for several answers asks again with each that comes. That a question came to nothing counts once for it all the
+/// same: after some it is told that there is no such inode.
+#[test]
+fn who_asks_again_waits_once() {
+    let mut rank = Rank::new(RankConfig::tiny([1; 16], HashSeed([0; 16]), Incarnation(1)));
+    let (ask, node) = (Ask::Replica(Ino(4096)), NodeRef::bare(Ino(4096)));
+    for op in [7, 8, 7, 7] {
+        rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+    }
+    if let Some(asking) = rank.peers.asks.get_mut(&ask) {
+        asking.tid = Some(Tid(1));
+    }
+    for op in [7, 9, 9] {
+        rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+    }
+    let asking = &rank.peers.asks[&ask];
+    assert_eq!((asking.waiters.len(), asking.late.len()), (2, 1));
+    rank.ask_again(rank.view.now, ask, RankId(2));
+    let asking = &rank.peers.asks[&ask];
+    assert_eq!((asking.waiters.len(), asking.late.len(), asking.rank), (3, 0, RankId(2)));
+}
+
+fn rank() -> Rank {
+    Rank::new(RankConfig::tiny([1; 16], HashSeed([0; 16]), Incarnation(1)))
+}
+
+fn who_cannot_say_yet_is_asked_ever_more_seldom() {
+    let (mut rank, mut out) = (rank(), Outbox::default());
+    let (ask, node) = (Ask::Facts(Ino(4096)), NodeRef::bare(Ino(4096)));
+    rank.ask(ask, RankId(1), Request::Facts { node }, None);
+    let mut pauses = Vec::new();
+    for tid in 1..=5 {
+        rank.peers.asks.get_mut(&ask).expect("it is asked").tid = Some(Tid(tid));
+        let now = rank.view.now;
+        rank.told_elsewhere(now, (RankId(1), Tid(tid)), (None, rank.view.territory.version() + 1), &mut out);
+        pauses.push(rank.peers.asks[&ask].not_before.since(now.mono) / MS);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 8]);
+    rank.ask_by_map();
+    assert_eq!(rank.peers.asks[&ask].not_before, rank.view.now.mono, "by another map at once");
+}
+
+fn maps_that_were_not_told_are_asked_for() {
+    let (mut rank, mut out) = (rank(), Outbox::default());
+    let mut map = ClusterMap::first();
+    map.version = 3;
+    let now = rank.view.now;
+    rank.new_map(now, map.into(), &mut out);
+    let mut asks = |from: u64, to: u64| {
+        let mut out = Outbox::default();
+        let delta = Delta { from, to, changes: Vec::new() };
+        rank.told_map(now, RankId(1), &delta.encode(), &mut out);
+        let wants = |output: &Output| match output {
+            Output::SendRank { message: ClientMsg::WantMap { have }, .. } => Some(*have),
+            _ => None,
+        };
+        out.iter().filter_map(wants).collect::<Vec<_>>()
+    };
+    assert_eq!((asks(4, 5), asks(4, 5)), (vec![3], vec![]), "once");
+    assert_eq!((asks(1, 3), asks(1, 6)), (vec![], vec![3]), "not for what it has");
+}
+
+#[test]
+fn questions_have_pauses() {
+    who_cannot_say_yet_is_asked_ever_more_seldom();
+}
+
+#[test]
+fn a_gap_between_maps_is_closed() {
+    maps_that_were_not_told_are_asked_for();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_questions_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("mds_asks_without_pause", who_cannot_say_yet_is_asked_ever_more_seldom),
+        ("mds_gap_of_maps", maps_that_were_not_told_are_asked_for),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
