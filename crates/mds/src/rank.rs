@@ -147,7 +147,7 @@ pub struct Rank {
     pub(crate) leaving: Leaving,
     /// Transactions of several ranks that this one leads.
     pub(crate) leads: Leads,
-    /// The transaction at hand is one of these.
+    /// The transaction at hand is one of these, or was planned as one: it is told when it is durable.
     pub(crate) deciding: bool,
 }
 

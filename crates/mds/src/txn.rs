@@ -31,6 +31,8 @@ pub(crate) struct Txn {
     pub left: Vec<Left>,
     /// It was planned by a way up that leads through other ranks, who reserve nothing of it.
     pub by_way: bool,
+    /// It was planned as one of several ranks, even if it came to be of one.
+    pub across: bool,
     /// Directories of this rank's that get another parent.
     pub moves: Vec<Ino>,
 }
@@ -76,7 +78,7 @@ impl Txn {
 
     /// What a directory that gets another parent was planned by.
     pub(crate) fn forget_way(&mut self) {
-        self.by_way = false;
+        (self.by_way, self.across) = (false, false);
         self.moves.clear();
     }
 

@@ -18,7 +18,10 @@ pub fn is_of_ranks(name: &str) -> bool {
 /// Whether that world must have clients that are answered early.
 #[must_use]
 pub fn is_of_eager(name: &str) -> bool {
-    matches!(name, "mds_leaves_delegated" | "mds_pins_early" | "mds_ranks_shown_unpresented")
+    matches!(
+        name,
+        "mds_leaves_delegated" | "mds_pins_early" | "mds_across_early" | "mds_ranks_shown_unpresented"
+    )
 }
 
 /// Defects of several ranks.
@@ -30,6 +33,7 @@ const RANKS: &[&str] = &[
     "mds_decided_not_told_again",
     "mds_leaves_delegated",
     "mds_lost_link_stays",
+    "mds_across_early",
     "mds_ranks_shown_unpresented",
     "mds_others_count_nothing",
     "mds_newborn_unmarked",
@@ -151,6 +155,8 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_others_count_nothing", "mds", 0),
     ("mds_parents_copies_stay", "mds", 9),
     ("mds_pins_early", "mds", 552),
+    ("mds_across_early", "mds", 247),
+    ("mds_ranks_shown_unpresented", "mds", 188),
     ("mds_maps_taken_for_equal", "mds", 5),
     ("mds_gone_with_its_part", "mds", 17),
     ("mds_merge_goes_back", "mds", 0),

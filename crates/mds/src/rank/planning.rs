@@ -217,7 +217,7 @@ impl Rank {
             Ok(Plan::Commit(reply, effects)) => {
                 let outcome = Ok(reply);
                 let decided = if decides { self.decide(op.id, out) } else { None };
-                self.deciding = decides;
+                self.deciding = decides || (self.view.txn.across && !stdx::mutant!("mds_across_early"));
                 self.commit_for(now, op, &outcome, out);
                 self.deciding = false;
                 if let Some(id) = decided {

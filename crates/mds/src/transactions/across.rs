@@ -382,8 +382,10 @@ fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<O
     Ok(None)
 }
 
-/// What was performed is not planned with other ranks: its client did it in a directory that is its own.
-fn not_performed(op: &Op) -> Found<()> {
+/// What was performed is not planned with other ranks: its client did it in a directory that is its own. Nor is it told before it is durable:
+/// it would be presented here again.
+fn begin(view: &mut View, op: &Op) -> Found<()> {
+    view.txn.across = true;
     if op.told.is_some() { Err(Errno::EXDEV.into()) } else { Ok(()) }
 }
 
@@ -395,7 +397,7 @@ pub(crate) fn rename(
     (new_parent, new_name): (NodeRef, &Name),
     how: u32,
 ) -> Found<Plan> {
-    not_performed(op)?;
+    begin(view, op)?;
     let planned = plan_rename(view, op, (parent, name), (new_parent, new_name), how);
     certain(view, op, planned)
 }
@@ -560,7 +562,7 @@ fn is_governed_otherwise(view: &mut View, op: &mut Op, from: &End, to: &End) -> 
 
 /// Link where the inode, its first name or `//links` is another rank's.
 pub(crate) fn link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
-    not_performed(op)?;
+    begin(view, op)?;
     let planned = plan_link(view, op, node, parent, name);
     certain(view, op, planned)
 }
@@ -665,7 +667,7 @@ fn place_in_links(view: &mut View, ino: Ino) -> Found<At> {
 
 /// Unlink of a name whose inode is another rank's.
 pub(crate) fn unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
-    not_performed(op)?;
+    begin(view, op)?;
     let planned = plan_unlink(view, op, parent, name);
     certain(view, op, planned)
 }
