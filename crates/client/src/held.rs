@@ -174,11 +174,7 @@ impl Held {
     }
 
     /// What a resumed session reclaims, in inode order. `again`: opens that requests will count when they are sent again.
-    pub(crate) fn reclaims(
-        &mut self,
-        now: Mono,
-        again: &BTreeMap<Ino, (NodeRef, u32)>,
-    ) -> Vec<ClientMsg> {
+    pub(crate) fn reclaims(&mut self, now: Mono, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
         let mut messages = Vec::new();
         for (ino, Holding { node, opens, writes, locks, claimed, .. }) in &mut self.inodes {
             let again = if stdx::mutant!("client_claims_twice") { None } else { again.get(ino) };

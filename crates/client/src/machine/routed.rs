@@ -183,7 +183,9 @@ impl Client {
     pub(crate) fn answered_for(&self, tid: Tid, outcome: &Outcome) -> Option<(NodeRef, Mono)> {
         let pending = self.window.get(tid)?;
         let node = match (&pending.sent.as_ref()?.request, outcome) {
-            (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => attr.node(),
+            (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => {
+                attr.node()
+            }
             (request, Ok(_)) => match route::of(request, None) {
                 Place::Home(node) => node,
                 Place::Inside(..) | Place::Any | Place::All => return None,

@@ -47,7 +47,8 @@ impl Many {
             return;
         }
         let Some((node, asked)) = self.clients[at].answered_for(*tid, outcome) else { return };
-        let holds = |(other, client): (usize, &Client)| (other != at && client.holds(node.ino)).then_some(other);
+        let holds =
+            |(other, client): (usize, &Client)| (other != at && client.holds(node.ino)).then_some(other);
         let others: Vec<usize> = self.clients.iter().enumerate().filter_map(holds).collect();
         for other in others {
             let Some(holding) = self.clients[other].hand_over(node.ino) else { continue };

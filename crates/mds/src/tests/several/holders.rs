@@ -455,7 +455,11 @@ fn a_claim_ends_when_its_client_has_found_the_inode_elsewhere() {
         let expected = if at == 0 { NOT_MINE(1) } else { Answered::Outcome(Ok(Reply::Ok)) };
         assert_eq!(outcome, expected, "rank {at}");
     }
-    assert_eq!((counts(&c, 0), counts(&c, 1)), ((false, false), (true, true)), "it is nothing where it is not");
+    assert_eq!(
+        (counts(&c, 0), counts(&c, 1)),
+        ((false, false), (true, true)),
+        "it is nothing where it is not"
+    );
 }
 
 #[test]
