@@ -102,6 +102,10 @@ pub struct Client {
     damaged: bool,
     /// The session was refused: the next one takes its place.
     replaces: bool,
+    /// The rank goes, has said that it does not know the session, and was not greeted since.
+    dismissed: bool,
+    /// The first tid that was not sent before the rank was seen to own nothing and to go, if it does.
+    owned_until: Option<Tid>,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
     /// Renewals without an answer, by their numbers, and when they were sent; the greeting is 0.
@@ -174,6 +178,8 @@ impl Client {
             incarnation: Incarnation(0),
             damaged: false,
             replaces: false,
+            dismissed: false,
+            owned_until: None,
             renew_every_ns: 0,
             renew_at: None,
             renewing: VecDeque::new(),

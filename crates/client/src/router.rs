@@ -115,6 +115,12 @@ impl Router {
         self.clients().map(|client| client.opens(ino)).sum()
     }
 
+    /// Whether the session has a part at that rank, or is to have one.
+    #[must_use]
+    pub fn has(&self, rank: RankId) -> bool {
+        self.clients().any(|client| client.rank() == rank)
+    }
+
     /// Whether the client has use for its connection to a rank, as `Client::is_linked`.
     #[must_use]
     pub fn is_linked(&self, rank: RankId) -> bool {

@@ -4,11 +4,12 @@
 //! Absent: how what it owns comes to others (`moves.rs`); a rank whose process stops, which lives again.
 
 use crate::config::State;
+use crate::input::ConnId;
 use crate::output::{MapWish, Output};
 use crate::rank::Rank;
 use crate::session::Session;
 use proto::cluster::{ClusterMap, RankState};
-use proto::{Ino, SessionId};
+use proto::{Errno, Ino, SessionId};
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
 
@@ -99,9 +100,17 @@ impl Rank {
             out.push(session.note(id, "ended: the rank leaves"));
             self.end_session(now, id, out);
             if let Some(conn) = conn {
-                self.close_conn(conn, out);
+                self.dismiss(conn, out);
             }
         }
+    }
+
+    /// Tells a client that the rank goes and has nothing of it. By an errno of its own: a rank that stops, or is not ready, has a next life,
+    /// which may know the session.
+    pub(crate) fn dismiss(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
+        let stops = stdx::mutant!("mds_leaves_as_one_that_stops");
+        let errno = if stops { Errno::ESHUTDOWN } else { Errno::ENOTCONN };
+        self.refuse(conn, errno, "the rank leaves", out);
     }
 
     fn has_nothing(&self, id: SessionId, session: &Session) -> bool {
@@ -114,9 +123,15 @@ impl Rank {
             && session.in_flight == 0
             && session.running.is_empty()
             && !session.is_in_line()
-            && session.told_early <= self.journal.durable
+            && !self.sessions.hearing.contains(&id)
+            && !self.is_unanswered(id)
             && !self.view.files.all().any(opens)
             && !self.view.locks.files().any(|ino| self.view.locks.has(ino, id))
+    }
+
+    /// Whether an answer of the session waits for what it tells to be durable.
+    fn is_unanswered(&self, id: SessionId) -> bool {
+        self.held.asked().any(|asked| asked.session == id) && !stdx::mutant!("mds_leaves_unanswered")
     }
 
     /// Whether something is here that nobody else will take care of.

@@ -241,14 +241,14 @@ impl Core {
     }
 
     fn needs_no_more(&mut self, rank: RankId, turn: &mut Turn) {
+        let goes_on = self.client.has(rank);
         let Some(lane) = self.lane(rank) else { return };
         lane.wanted = false;
-        if lane.messages.contains(&ClientMsg::Goodbye) {
-            // It leaves first. Should the rank be needed again that is nothing that goes on.
+        if !goes_on {
+            // Should the rank be needed again that is nothing that goes on.
             lane.tracker = SessionTracker::of(rank);
-        } else {
-            turn.close.extend(lane.cut());
         }
+        turn.close.extend(lane.cut());
     }
 
     /// The session with a rank stands.

@@ -314,6 +314,14 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_sync_of_one_rank", "client", "router::tests::a_sync_that_looks_at_one_rank_is_caught"),
     // A rank that stops for long, and a client that has parted with it.
     ("client_greets_who_goes", "client", "router::tests::going::a_client_that_greets_who_goes_is_caught"),
+    (
+        "client_fails_what_who_goes_never_saw",
+        "client",
+        "router::tests::going::defects_of_who_joins_again_are_caught",
+    ),
+    ("client_asks_who_owns_nothing", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    // An open file that comes to a rank that goes, and its client does not hear of it.
+    ("client_parts_by_its_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A rank that stops, and lives again before a map without it is out.
     ("client_resumes_who_went", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
@@ -430,6 +438,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("mds_load_outlives_seal", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_asks_who_is_gone", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_leaves_as_one_that_stops", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_leaves_unanswered", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_dismisses_unread", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_leaves_at_once", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_reservation_ignored", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (
@@ -534,6 +545,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // One of which the cache does not know where it is, taken for one below what moves: of a journal, and of a cache without its directories.
     ("mds_unknown_is_below", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Claimed at a rank that had the inode, and has it no more.
+    ("mds_move_takes_what_came", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_claims_stay", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_claims_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // A file without a name that another rank has.

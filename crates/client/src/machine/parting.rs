@@ -1,4 +1,5 @@
-//! How a client parts with one of several ranks: in order with one that goes, and at once with one that is not in the cluster any more.
+//! How a client parts with one of several ranks: with one that goes when that one says so, and at once with one that is not in the cluster
+//! any more.
 //! docs/PROTOCOL.md, "Ranks that go".
 //!
 //! Absent: which ranks those are, and who is asked instead (`router/parting.rs`).
@@ -8,31 +9,23 @@ use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
 use crate::window::{Pending, Sent};
-use proto::message::{ClientMsg, ServerMsg};
+use proto::message::ServerMsg;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Effect, Errno, SessionId};
+use proto::{Effect, Errno, SessionId, Tid};
 
 impl Client {
-    /// Whether the session has nothing at the rank. The rank may have ended it there, and closed the connection.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.queued() == 0 && self.has_nothing_there()
+    /// Whether the rank goes and has nothing of the session: it has said so. By its own books a client cannot tell. What it has open may
+    /// have gone to that rank meanwhile, which its books do not say yet; and who leaves it there has it purged.
+    pub(crate) fn is_dismissed(&self) -> bool {
+        let unused = || self.held.inodes() == 0 && self.window.is_empty() && self.queued() == 0;
+        self.dismissed || (stdx::mutant!("client_parts_by_its_books") && unused())
     }
 
-    /// Whether all that it has is what was not sent, and there is nobody to send it to.
-    pub(crate) fn waits_in_vain(&self) -> bool {
-        self.link == Link::Down && self.queued() > 0 && self.has_nothing_there()
-    }
-
-    fn has_nothing_there(&self) -> bool {
-        self.link != Link::Greeting
-            && self.life == Life::Serving
-            && self.rewrites.resuming.is_none()
-            && self.window.is_empty()
-            && self.syncs.is_empty()
-            && self.held.inodes() == 0
-            && self.delegations.is_empty()
-            && self.unsynced.is_empty()
+    /// A map says whether the rank goes and owns nothing.
+    pub(crate) fn owns_nothing(&mut self, nothing: bool) {
+        let next = self.window.next();
+        self.owned_until = nothing.then(|| self.owned_until.unwrap_or(next));
     }
 
     /// What was written is synced, if that is all that is left there; whether that is asked for now.
@@ -44,17 +37,8 @@ impl Client {
         due && self.queued() > 0
     }
 
-    /// The session ends there, in order. It goes on elsewhere.
-    pub(crate) fn part(&mut self, out: &mut Out) {
-        if self.link == Link::Up {
-            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Goodbye });
-        }
-        (self.link, self.life) = (Link::Down, Life::Over);
-        self.stop_clocks();
-    }
-
-    /// The rank is no more. It went when it owned nothing and had heard of all sessions that they have ended, or given them up: this
-    /// one it has not heard. All that was its own is in the store, and another rank's.
+    /// The rank is no more, or has nothing of the session any more. It owned nothing when it ended the session, or gave it up: all that was
+    /// its own is in the store, and another rank's.
     pub(crate) fn is_left(&mut self, out: &mut Out) {
         self.link = Link::Down;
         self.life = Life::Over;
@@ -67,7 +51,7 @@ impl Client {
         self.lose(out);
     }
 
-    /// The rank goes, and has nothing. It ends the session when the client seems to have nothing there, and if it is wanted again soon
+    /// The rank goes, and owns nothing. It ends the session when the client has nothing there, and if it is wanted again soon
     /// its next life may be there before a map without it: one that knows of no session that was ended in order. So it is joined, which
     /// is resuming where the session is known. Else the rank would say of the number that it was evicted, and that would be the end
     /// of the session at all ranks.
@@ -97,11 +81,15 @@ impl Client {
         for call in std::mem::take(&mut self.syncs).into_values() {
             answer(out, Some(call), if unheard { Err(Errno::EIO) } else { Ok(Reply::Ok) });
         }
-        for pending in self.window.take_all().into_values() {
+        // Who owns nothing carries out nothing but what is about files without a name; and who has one open is not sent away.
+        let owned_until = self.owned_until;
+        let after = |tid: Tid| owned_until.is_some_and(|until| until <= tid);
+        let was_in_vain = |tid: Tid| after(tid) && !stdx::mutant!("client_fails_what_who_goes_never_saw");
+        for (tid, pending) in self.window.take_all() {
             let Pending { call, sent, cancelled, .. } = pending;
             match sent.map(|sent| *sent) {
                 Some(_) if cancelled => answer(out, call, Err(Errno::EINTR)),
-                Some(Sent { cred, request }) if may_be_asked_again(&request) => {
+                Some(Sent { cred, request }) if was_in_vain(tid) || may_be_asked_again(&request) => {
                     out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
                 }
                 _ => answer(out, call, Err(Errno::EIO)),

@@ -18,7 +18,7 @@ impl Client {
         if self.life == Life::Over || self.link != Link::Down {
             return;
         }
-        self.link = Link::Greeting;
+        (self.link, self.dismissed) = (Link::Greeting, false);
         let (session, info, wants) = (self.session, self.config.info.clone(), self.config.wants);
         self.renewing = [(0, now)].into();
         let mut at = self.seat.at;
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// A rank that stops or is not ready yet is asked again over the next connection; a session that was
-    /// evicted is replaced if that was asked for; anything else is the end.
+    /// evicted is replaced if that was asked for; one that goes need not be asked again; anything else is the end.
     pub(super) fn on_refused(&mut self, errno: Errno, reason: String, out: &mut Out) {
         // While another session is to take the place of one that was refused, who stops is asked again, too.
         if (self.session == SessionId(0) && !self.replaces) || !self.config.retry {
@@ -67,6 +67,11 @@ impl Client {
         }
         match errno {
             Errno::ESHUTDOWN => self.on_disconnected(out),
+            Errno::ENOTCONN => {
+                self.dismissed = true;
+                self.may_be_unknown();
+                self.on_disconnected(out);
+            }
             Errno::ESTALE if self.config.recover_clean => {
                 self.start_over(out);
                 (self.session, self.replaces) = (SessionId(0), true);

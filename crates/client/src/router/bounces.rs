@@ -89,7 +89,7 @@ impl Many {
         }
         let place = self.place(&request);
         self.doubt_map(place, from, version, out);
-        let owner = owner.filter(|owner| *owner != from && self.is_rank(*owner));
+        let owner = owner.filter(|owner| *owner != from && self.may_have(place, *owner));
         if let (Place::Inside(dir, _), Some(owner)) = (place, owner)
             && version >= self.map_version()
             && !self.has_units(dir.ino)

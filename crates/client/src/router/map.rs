@@ -161,9 +161,10 @@ impl Many {
     fn content(&mut self, dir: NodeRef, hash: Option<NameHash>) -> Option<RankId> {
         let map = self.map.as_ref();
         let above = |ino| of_number(map, ino, None);
-        let known = of_number(map, dir.ino, hash).or_else(|| self.places.rank(dir.ino, above));
+        let owns = |rank: &RankId| !owns_nothing(map, *rank);
+        let known = of_number(map, dir.ino, hash).or_else(|| self.places.rank(dir.ino, above).filter(owns));
         // Of one that is not known: what it was last seen in.
-        known.or_else(|| above(dir.parent)).or_else(|| self.places.rank(dir.parent, above))
+        known.or_else(|| above(dir.parent)).or_else(|| self.places.rank(dir.parent, above).filter(owns))
     }
 
     fn home(&mut self, node: NodeRef) -> Option<RankId> {
@@ -211,6 +212,15 @@ impl Many {
         state(serves).chain(state(may_serve)).filter(|rank| self.is_rank(*rank)).collect()
     }
 
+    /// Whether a rank that was named may have what is asked for.
+    pub(super) fn may_have(&self, place: Place, rank: RankId) -> bool {
+        let owns = match place {
+            Place::Inside(..) => !owns_nothing(self.map.as_ref(), rank),
+            Place::Home(_) | Place::Any | Place::All => true,
+        };
+        owns && self.is_rank(rank)
+    }
+
     /// Whether there is such a rank, for this client. One that stops and has nothing any more is none, unless the session is there: it
     /// refuses the greeting of whoever has none there, and stops for as long as anybody has a file open at it. All it had is others'.
     pub(super) fn is_rank(&self, rank: RankId) -> bool {
@@ -218,6 +228,11 @@ impl Many {
         let named = self.map.as_ref().is_some_and(|map| map.ranks.contains_key(&rank) && !goes(map));
         named || self.place_of(rank).is_ok()
     }
+}
+
+/// Whether the rank has no directory by the map, whatever was learned of it before: it goes. It may have files without a name.
+fn owns_nothing(map: Option<&ClusterMap>, rank: RankId) -> bool {
+    map.is_some_and(|map| parting::has_nothing(map, rank)) && !stdx::mutant!("client_asks_who_owns_nothing")
 }
 
 const fn serves(state: RankState) -> bool {

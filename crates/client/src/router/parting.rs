@@ -1,4 +1,5 @@
-//! Ranks that go: the session ends with each that has nothing for it any more, and what was asked of one that is gone is asked of others.
+//! Ranks that go: the session ends with each that says that it does not know it any more, and what was asked of such a one, or one that
+//! is gone, is asked of others.
 //!
 //! Absent: how one client parts with its rank (`machine/parting.rs`).
 
@@ -29,28 +30,26 @@ impl Many {
         let (there, gone): (Vec<_>, Vec<_>) =
             ranks.into_iter().partition(|rank| map.ranks.contains_key(rank));
         self.going = there.into_iter().filter(|rank| has_nothing(map, *rank)).collect();
+        for client in self.clients.iter_mut().filter(|client| map.ranks.contains_key(&client.rank())) {
+            client.owns_nothing(self.going.contains(&client.rank()));
+        }
         for rank in gone {
             self.is_left(rank, out);
         }
     }
 
-    /// Says goodbye where nothing is left.
+    /// The session is over with those that go and say that they do not know it: they need not say so again.
     pub(super) fn part(&mut self, now: Now, out: &mut Out) {
         if self.going.is_empty() || self.life != Life::Serving {
             return;
         }
         for rank in self.going.clone() {
-            let Ok(at) = self.place_of(rank) else { continue };
-            if self.clients[at].syncs_to_part() {
+            if self.place_of(rank).is_ok_and(|at| self.clients[at].syncs_to_part()) {
                 self.give(rank, Input::Tick);
                 self.work_off(now, out);
             }
-            if self.clients[at].is_unused() {
-                self.going.remove(&rank);
-                self.with(at, out, |client, outputs| client.part(outputs));
-                self.remove(at, out);
-            } else if self.clients[at].waits_in_vain() && !stdx::mutant!("client_greets_who_goes") {
-                // What is to be sent there was meant for it by an older map, and it need not greet anybody any more.
+            let Ok(at) = self.place_of(rank) else { continue };
+            if self.clients[at].is_dismissed() && !stdx::mutant!("client_greets_who_goes") {
                 self.going.remove(&rank);
                 self.is_left(rank, out);
                 self.work_off(now, out);
@@ -60,7 +59,7 @@ impl Many {
         }
     }
 
-    /// A rank is not in the map any more.
+    /// A rank is not in the map any more, or goes and has nothing of the session. What is in its books is somewhere else by now.
     fn is_left(&mut self, rank: RankId, out: &mut Out) {
         let Ok(at) = self.place_of(rank) else { return };
         if self.clients[at].kept() > 0 {

@@ -734,6 +734,11 @@ fn going(version: u64, stops: bool) -> ClusterMap {
     map
 }
 
+/// It goes, and has nothing of the session.
+fn dismissed() -> ServerMsg {
+    ServerMsg::Refused { errno: Errno::ENOTCONN.0 as u32, reason: "the rank leaves".to_owned() }
+}
+
 #[test]
 fn the_session_ends_where_a_rank_stops_when_nothing_is_left_there() {
     let mut bench = Bench::of_two();
@@ -749,9 +754,9 @@ fn the_session_ends_where_a_rank_stops_when_nothing_is_left_there() {
     assert_eq!(said.asked(1), [3]);
     assert_eq!(bench.not_mine(1, 3, Some(0), 4).asked(0), [1]);
     let said = bench.reply(0, 1, Ok(Reply::Ok));
-    assert_eq!(said.answers(), [(2, Ok(Reply::Ok))]);
-    assert_eq!(said.sent(1), [ClientMsg::Goodbye]);
-    assert_eq!(said.0.last(), Some(&Output::Disconnect { rank: RankId(1) }));
+    assert_eq!((said.answers(), said.sent(1)), (vec![(2, Ok(Reply::Ok))], vec![]));
+    assert!(bench.router.is_linked(RankId(1)), "the rank ends it");
+    assert!(bench.say(1, dismissed()).has(&Output::Disconnect { rank: RankId(1) }));
     assert_eq!(bench.router.session(), SessionId(5), "it goes on");
     // It comes again.
     bench.say(0, said_map(&map(5, 2, &[(PINNED.ino, 1)])));
@@ -840,8 +845,12 @@ fn what_there_is_is_divided_among_ranks() {
 fn a_rank_that_stops_and_has_ended_the_session_is_not_greeted_again() {
     let mut bench = Bench::of_two();
     bench.step(Input::Disconnected { rank: RankId(1) });
-    let said = bench.say(0, said_map(&going(3, true)));
-    assert_eq!(said.0, [Output::Disconnect { rank: RankId(1) }]);
+    assert_eq!(bench.say(0, said_map(&going(3, true))).0, [], "it may know the session");
+    let said = bench.step(Input::Connected { rank: RankId(1) });
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 3 };
+    assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
+    assert!(bench.say(1, dismissed()).has(&Output::Disconnect { rank: RankId(1) }));
+    assert!(!bench.router.has(RankId(1)));
     assert_eq!(bench.call(1, lookup(PINNED, "a")).asked(0), [1]);
 }
 

@@ -4,7 +4,7 @@
 //! Absent: the new owner's side (`holders.rs` of the crate).
 
 use super::below::{InUse, Slice};
-use super::{Move, Phase};
+use super::{Move, Moves, Phase};
 use crate::files::FileState;
 use crate::holders::chunks;
 use crate::op::OpId;
@@ -44,6 +44,16 @@ impl Found {
     /// Where they were.
     pub(super) fn places(&self) -> impl Iterator<Item = NodeRef> {
         self.list.values().map(|holder| NodeRef { ino: holder.ino, parent: holder.parent, hash: holder.hash })
+    }
+}
+
+impl Moves {
+    /// A transaction brings an inode that may have gone with a move of which this rank has not heard yet that it was made. What sessions have
+    /// of it from here on does not go with that: an open file was purged (seed 424 of several ranks).
+    pub(crate) fn is_here_again(&mut self, ino: Ino) {
+        if let Some(one) = self.current.as_mut().filter(|_| !stdx::mutant!("mds_move_takes_what_came")) {
+            one.found.list.retain(|(_, of), _| *of != ino);
+        }
     }
 }
 

@@ -92,9 +92,13 @@ impl Rank {
             let reason = format!("this is rank {}, not rank {}", me.0, at.rank.0);
             return self.not_now(conn, at, &reason, out);
         }
-        // Whoever is unknown would find nothing; and the number of one that was ended here may be known elsewhere.
-        if self.leaving.is_over() && self.sessions.map.get(&session).is_none_or(|known| known.evicted) {
-            return self.not_now(conn, at, "the rank leaves", out);
+        // Whoever is unknown would find nothing; and the number of one that was ended here may be known elsewhere. Who is unknown says
+        // the journal, once it has been read.
+        let unknown = self.sessions.map.get(&session).is_none_or(|known| known.evicted);
+        let dismissed = self.leaving.is_over() && unknown;
+        if dismissed && (self.state.serves() || stdx::mutant!("mds_dismisses_unread")) {
+            self.tell_map_to(conn, at.map_version, out);
+            return self.dismiss(conn, out);
         }
         match self.state {
             State::Boot | State::Replay => {

@@ -228,6 +228,13 @@ impl World {
     }
 
     pub(crate) fn crash_as(&mut self, incarnation: u64) {
+        self.dies(incarnation);
+        self.boot();
+        self.hello(EMBEDDED, Peer::Embedded, SessionId(0));
+    }
+
+    /// The next life has not begun yet.
+    pub(crate) fn dies(&mut self, incarnation: u64) {
         self.journal.truncate(self.durable);
         self.former = Incarnation(self.incarnation);
         self.incarnation = incarnation;
@@ -242,8 +249,6 @@ impl World {
         (self.hold_loads, self.hold_data, self.hold_stores, self.auto_durable) = (false, false, false, true);
         self.store_fails = None;
         self.stores_left = None;
-        self.boot();
-        self.hello(EMBEDDED, Peer::Embedded, SessionId(0));
     }
 
     pub(crate) fn inject(&mut self, input: Input) {

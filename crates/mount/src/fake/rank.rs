@@ -86,6 +86,9 @@ impl State {
         let joins = at.join
             && at.token == JoinToken([told.0 as u8; 16])
             && self.sessions.keys().any(|part| ranks::whole(*part) == told);
+        if !resumed && self.ranks.stops(at.rank) {
+            return vec![(conn, ranks::leaves())];
+        }
         if told != SessionId(0) && !resumed && !joins {
             let (errno, reason) = (Errno::ESTALE.0 as u32, "the session was evicted".to_owned());
             return vec![(conn, ServerMsg::Refused { errno, reason })];

@@ -7,7 +7,7 @@ use crate::shared::lock;
 use proto::cluster::{ClusterMap, DaemonId, DaemonInfo, Entry, Policy, RankInfo, RankState, Unit};
 use proto::message::ServerMsg;
 use proto::request::Request;
-use proto::{Frag, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
+use proto::{Errno, Frag, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use std::sync::Arc;
 
 /// A session's part at a rank, as the fake counts it.
@@ -20,6 +20,15 @@ pub(super) const fn whole(part: SessionId) -> SessionId {
     SessionId(part.0 >> 16)
 }
 
+const fn rank_of(part: SessionId) -> u16 {
+    part.0 as u16
+}
+
+/// The rank goes, and has nothing of the session.
+pub(super) fn leaves() -> ServerMsg {
+    ServerMsg::Refused { errno: Errno::ENOTCONN.0 as u32, reason: "the rank leaves".to_owned() }
+}
+
 /// Who owns what.
 #[derive(Default)]
 pub(super) struct Ranks {
@@ -30,6 +39,12 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
+    /// Whether the rank is to go.
+    pub(super) fn stops(&self, rank: RankId) -> bool {
+        let info = self.map.as_ref().and_then(|map| map.ranks.get(&rank));
+        info.is_some_and(|info| info.state == RankState::Stopping)
+    }
+
     /// The map, for whoever has an older one.
     pub(super) fn news(&self, have: u64) -> Option<ServerMsg> {
         let map = self.map.as_ref().filter(|map| map.version > have)?;
@@ -71,7 +86,7 @@ impl Fake {
         Arc::make_mut(&mut map.entries).insert(Unit { dir, frag: Frag::WHOLE }, entry);
     }
 
-    /// A rank stops: the first one has what it had, and every client hears of it.
+    /// A rank stops: the first one has what it had, and every client hears of it. The rank ends all sessions, and says so.
     pub fn stop_rank(&self, rank: u16) {
         let news = {
             let mut state = lock(&self.state);
@@ -88,6 +103,13 @@ impl Fake {
         if let Some(news) = news {
             self.say(&news);
         }
+        let posts = {
+            let mut state = lock(&self.state);
+            state.sessions.retain(|part, _| rank_of(*part) != rank);
+            let conns = state.conns.iter().filter(|(_, conn)| conn.rank == RankId(rank));
+            conns.map(|(id, _)| (*id, leaves())).collect()
+        };
+        self.post(posts);
     }
 
     /// How many requests were sent away.

@@ -1,6 +1,7 @@
 //! What callers have open for certain: it stays, also without a name, wherever it moves and whatever dies, as long as its opener lives.
 //!
-//! Certain from the answer to the open until the close is asked for, or any rank has ended the session, or its client lost it.
+//! Certain from the answer to the open until the close is asked for, or an operator has the session ended, or its client lost it. A rank
+//! that goes, and ends a session because it has nothing of it, takes nothing.
 //!
 //! Absent: bytes (`judge.rs`); that files without a name are purged in the end (`heal.rs`).
 
@@ -95,10 +96,10 @@ impl Ranks {
         Ok(())
     }
 
-    /// Whether any rank has ended the session of that client.
+    /// Whether the session of that client has ended, or an operator has it ended: no rank does by itself, as all clients renew.
     fn is_over(&self, client: usize) -> bool {
         let session = self.clients[client].machine.as_ref().map(client::Router::session);
-        session.is_none_or(|session| self.judge.has_ended_somewhere(session))
+        session.is_none_or(|session| self.evicted.contains(&session))
     }
 }
 

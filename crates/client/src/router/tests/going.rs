@@ -17,10 +17,6 @@ fn slots(version: u64, rank: u16, stops: bool) -> ClusterMap {
     map
 }
 
-fn refused() -> ServerMsg {
-    ServerMsg::Refused { errno: Errno::ESHUTDOWN.0 as u32, reason: "the rank leaves".to_owned() }
-}
-
 fn connects(said: &Said) -> bool {
     said.has(&Output::Connect { rank: RankId(1) })
 }
@@ -39,12 +35,18 @@ fn a_rank_that_goes_is_not_asked_by_who_has_parted_with_it() {
     assert_eq!(bench.call(2, lookup(placed, "b")).asked(1), [2], "learned");
     bench.reply(1, 2, Err(Errno::ENOENT));
     assert_eq!(bench.say(1, said_map(&slots(3, 1, true))).0, [], "it has its slots yet");
-    let said = bench.say(1, said_map(&slots(4, 0, true)));
-    assert_eq!(said.sent(1), [ClientMsg::Goodbye]);
-    // What was learned is not true any more.
+    assert_eq!(bench.say(1, said_map(&slots(4, 0, true))).0, [], "the rank says when it is over");
+    // What was learned is not true any more, nor what others have who know as little.
     let said = bench.call(3, lookup(placed, "c"));
-    assert_eq!((said.asked(0), connects(&said)), (vec![2], false));
-    bench.reply(0, 2, Err(Errno::ENOENT));
+    assert_eq!((said.asked(0), said.asked(1)), (vec![2], vec![]));
+    assert_eq!(bench.not_mine(0, 2, Some(1), 3).asked(1), [], "by an older map");
+    assert_eq!(bench.passes(1).asked(0), [3]);
+    bench.reply(0, 3, Err(Errno::ENOENT));
+    let said = bench.say(1, dismissed());
+    assert!(said.has(&Output::Disconnect { rank: RankId(1) }), "{:?}", said.0);
+    let said = bench.call(7, lookup(placed, "e"));
+    assert_eq!((said.asked(0), connects(&said)), (vec![4], false));
+    bench.reply(0, 4, Err(Errno::ENOENT));
     // Nobody knows where that one is, or somebody whose hints are old.
     for (call, owner) in [(4, None), (5, Some(1))] {
         let tid = bench.call(call, Request::GetAttr { node: NodeRef::bare(Ino(8800)) }).asked(0)[0];
@@ -63,7 +65,7 @@ fn what_was_to_be_sent_to_a_rank_that_goes_is_sent_elsewhere() {
     assert!(connects(&bench.call(1, lookup(PINNED, "a"))));
     bench.step(Input::Connected { rank: RankId(1) });
     assert_eq!(bench.say(1, said_map(&going(3, true))).0, [], "it may answer the greeting yet");
-    let said = bench.say(1, refused());
+    let said = bench.say(1, dismissed());
     assert_eq!((said.asked(0), said.has(&Output::Disconnect { rank: RankId(1) })), (vec![1], true));
     assert_eq!(bench.reply(0, 1, Err(Errno::ENOENT)).answers(), [(1, Err(Errno::ENOENT))]);
     // The same of one that has been there: the rank has ended the session, and says so by closing the connection.
@@ -73,7 +75,57 @@ fn what_was_to_be_sent_to_a_rank_that_goes_is_sent_elsewhere() {
     bench.call(2, create(PINNED, "b"));
     bench.step(Input::Connected { rank: RankId(1) });
     bench.say(1, said_map(&going(3, true)));
-    assert_eq!(bench.say(1, refused()).asked(0), [1, 2], "no rank has seen any of them");
+    assert_eq!(bench.say(1, dismissed()).asked(0), [1, 2], "no rank has seen any of them");
+}
+
+/// What broke: a search came to the rank as it was leaving, and its caller was told EIO (seed 242 of several ranks).
+#[test]
+fn what_a_rank_that_goes_never_saw_is_asked_elsewhere() {
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.say(1, said_map(&going(3, true)));
+    let set = proto::SetAttr { mode: Some(0o600), ..Default::default() };
+    let node = NodeRef::bare(Ino(8800));
+    assert_eq!(bench.call(2, Request::SetAttr { node, set }).asked(0), [1]);
+    assert_eq!(bench.not_mine(0, 1, None, 3).asked(1), [3], "it may have no name");
+    let said = bench.say(1, dismissed());
+    assert_eq!(
+        (said.answers(), said.asked(0)),
+        (vec![(1, Err(Errno::EIO))], vec![2]),
+        "the older one is lost"
+    );
+    let said = bench.reply(0, 2, Err(Errno::ESTALE));
+    assert_eq!(said.answers(), [(2, Err(Errno::ESTALE))]);
+}
+
+/// Who goes has a next life yet, as long as it says nothing else, and that may know the session.
+#[test]
+fn a_rank_that_goes_and_cannot_answer_now_is_greeted_again() {
+    let mut bench = Bench::of_two();
+    bench.say(1, said_map(&going(3, true)));
+    bench.step(Input::Disconnected { rank: RankId(1) });
+    for _ in 0..2 {
+        assert_eq!(bench.step(Input::Connected { rank: RankId(1) }).sent(1).len(), 1);
+        let errno = Errno::ESHUTDOWN.0 as u32;
+        let said = bench.say(1, ServerMsg::Refused { errno, reason: "the rank is stopping".to_owned() });
+        assert!(!said.has(&Output::Disconnect { rank: RankId(1) }), "{:?}", said.0);
+    }
+    bench.step(Input::Connected { rank: RankId(1) });
+    assert_eq!(bench.welcome(1, 5, true).sent(1).last(), Some(&ClientMsg::Presented), "it does");
+}
+
+/// By the map of then the rank had nothing. By the client's it has something again, as the rank will see, and it is joined.
+#[test]
+fn who_is_wanted_again_is_joined_by_whom_it_dismissed() {
+    let mut bench = Bench::of_two();
+    bench.call(1, lookup(PINNED, "a"));
+    bench.say(0, said_map(&map(4, 2, &[(PINNED.ino, 1)])));
+    let said = bench.say(1, dismissed());
+    assert_eq!((said.answers(), said.has(&Output::Disconnect { rank: RankId(1) })), (vec![], false));
+    let said = bench.step(Input::Connected { rank: RankId(1) });
+    assert!(hello(&said.sent(1)[0]).1.join);
+    let said = bench.welcome(1, 5, false);
+    assert_eq!((said.asked(1), bench.router.session()), (vec![3], SessionId(5)), "{:?}", said.0);
 }
 
 /// The next life of rank 1 greets the client.
@@ -158,12 +210,12 @@ fn the_first_rank_says_the_number_of_a_session_that_takes_the_place_of_one() {
     // It goes by now.
     bench.say(0, said_map(&going(3, true)));
     bench.step(Input::Connected { rank: RankId(1) });
-    bench.say(1, refused());
-    let said = bench.call(2, lookup(PINNED, "b"));
-    assert_eq!((said.asked(0), bench.router.session()), (vec![1], SessionId(6)));
-    let said = bench.say(0, said_map(&going(4, false)));
+    let said = bench.say(1, dismissed());
     let open = |m: &ClientMsg| matches!(m, ClientMsg::Reclaim { node, .. } if node.ino == file.ino);
     assert!(said.sent(0).iter().any(open), "{:?}", said.0);
+    assert!(said.has(&Output::Disconnect { rank: RankId(1) }), "{:?}", said.0);
+    let said = bench.call(2, lookup(PINNED, "b"));
+    assert_eq!((said.asked(0), bench.router.session()), (vec![1], SessionId(6)));
 }
 
 #[cfg(feature = "mutants")]
@@ -184,7 +236,9 @@ fn a_client_that_greets_who_goes_is_caught() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_who_joins_again_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 5] = [
+        ("client_fails_what_who_goes_never_saw", what_a_rank_that_goes_never_saw_is_asked_elsewhere),
+        ("client_asks_who_owns_nothing", a_rank_that_goes_is_not_asked_by_who_has_parted_with_it),
         (
             "client_numbered_by_who_goes",
             the_first_rank_says_the_number_of_a_session_that_takes_the_place_of_one,

@@ -26,6 +26,8 @@ struct Wire {
     connected: bool,
     to_rank: VecDeque<ClientMsg>,
     to_client: Vec<ServerMsg>,
+    /// The rank has closed the connection: it reads nothing more.
+    closed: bool,
 }
 
 #[derive(Default)]
@@ -52,6 +54,7 @@ struct Counts {
     crashed: usize,
     parted: usize,
     gone: usize,
+    ended: usize,
 }
 
 impl World {
@@ -102,7 +105,7 @@ impl World {
     /// The client has no use for a connection any more: what is to be sent on it leaves first.
     fn parts(&mut self, now: Now, rank: usize) {
         let wire = std::mem::take(&mut self.wires[rank]);
-        for message in wire.to_rank.into_iter().filter(|_| wire.connected) {
+        for message in wire.to_rank.into_iter().filter(|_| wire.connected && !wire.closed) {
             self.cluster.receive(now.mono, rank, message, &mut self.told[rank]);
         }
         self.cluster.disconnected(rank);
@@ -147,6 +150,9 @@ impl World {
             if prng.chance(1, 3) && plain(0) && plain(1) {
                 wire.to_rank.swap(0, 1);
             }
+            if wire.closed {
+                wire.to_rank.clear();
+            }
             if let Some(message) = wire.to_rank.pop_front() {
                 let answers = self.cluster.receive(bench.at.mono, rank, message, &mut self.told[rank]);
                 let bounced = answers.iter().filter(|m| matches!(m, ServerMsg::NotMine { .. })).count();
@@ -175,7 +181,7 @@ impl World {
         if wire.connected == connected || !wire.wanted {
             return;
         }
-        (wire.connected, wire.to_rank, wire.to_client) = (connected, VecDeque::new(), Vec::new());
+        *wire = Wire { wanted: true, connected, ..Wire::default() };
         self.cluster.disconnected(rank);
         let rank = RankId(rank as u16);
         let input = if connected { Input::Connected { rank } } else { Input::Disconnected { rank } };
@@ -199,6 +205,23 @@ impl World {
     fn sync(&mut self, rank: usize) {
         let durable = self.cluster.sync(rank);
         self.say(rank, durable);
+    }
+
+    /// A rank that goes ends the session, if it has nothing: no answer that the client has not, nothing that it must make durable.
+    fn end_session(&mut self, bench: &Bench, rank: usize) {
+        let Wire { to_rank, to_client, connected, closed, .. } = &self.wires[rank];
+        let quiet = *connected && !closed && to_rank.is_empty() && to_client.is_empty();
+        let waits = bench.router.waiting().any(|(of, _)| usize::from(of.0) == rank);
+        if !quiet || waits || !self.cluster.has_idle_session(rank as u16) {
+            return;
+        }
+        if bench.router.kept() > 0 {
+            return self.sync(rank);
+        }
+        let ended = self.cluster.ends_session(rank);
+        self.say(rank, ended);
+        self.wires[rank].closed = true;
+        self.counts.ended += 1;
     }
 
     /// A part of the tree is on its way to another rank.
@@ -348,6 +371,7 @@ fn run(seed: u64, crashes: bool) -> Counts {
             76..=100 => world.feed(&mut bench, Input::Tick),
             101..=300 => world.ask(&mut bench, &mut prng, crashes),
             301..=310 => world.cluster.learns(rank),
+            319..=330 => world.end_session(&bench, rank),
             311..=318 => world.counts.gone += usize::from(world.cluster.stop_or_begin(rank as u16)),
             _ => {
                 world.move_on(&bench, &mut prng, false);
@@ -399,9 +423,10 @@ fn runs(crashes: bool) {
         all.crashed += run.crashed;
         all.parted += run.parted;
         all.gone += run.gone;
+        all.ended += run.ended;
     }
-    let Counts { performed, answered, bounced, moved, joined, crashed, parted, gone } = all;
-    assert!(parted > 50 && gone > 50, "{all:?}");
+    let Counts { performed, answered, bounced, moved, joined, crashed, parted, gone, ended } = all;
+    assert!(parted > 50 && gone > 50 && ended > 50, "{all:?}");
     assert!(performed > 1_000 && answered > 300 && bounced > 500 && moved > 300 && joined > 100, "{all:?}");
     assert!(!crashes || crashed > 30, "{all:?}");
 }

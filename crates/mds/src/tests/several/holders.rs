@@ -462,6 +462,41 @@ fn a_claim_ends_when_its_client_has_found_the_inode_elsewhere() {
     );
 }
 
+/// What broke (seed 424 of several ranks): the new owner gave the file a second name, and with that it went back. Then the old owner heard that
+/// its move was made, and took all that had gone with it for closed.
+#[test]
+fn what_came_back_before_its_move_was_heard_of_is_open() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    for _ in 0..200 {
+        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+            break;
+        }
+        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
+        c.pass(1);
+    }
+    assert!(matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })), "{:?}", c.worlds[0].notes);
+    c.behind.insert(0);
+    c.deaf = false;
+    c.settle();
+    assert_eq!(c.owner(dir), Some(1));
+    let linked = c.asks_well(1, Request::Link { node: file, parent: dir, name: n("g") });
+    let Reply::Attr(linked) = linked else { panic!("{linked:?}") };
+    assert_eq!(linked.parent, Ino::LINKS);
+    let is_open =
+        |c: &Cluster| c.worlds[0].rank.view.files.get(file.ino).is_some_and(|file| !file.opens.is_empty());
+    assert!(is_open(&c), "it went along");
+    c.behind.clear();
+    c.publish();
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    assert!(is_open(&c), "by what came, not by what went");
+}
+
 #[test]
 fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     let mut c = Cluster::new();
@@ -530,7 +565,8 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 16] = [
+    let defects: [(&str, fn()); 17] = [
+        ("mds_move_takes_what_came", what_came_back_before_its_move_was_heard_of_is_open),
         ("mds_claims_stay", a_claim_ends_when_its_client_has_found_the_inode_elsewhere),
         ("mds_whole_knows_all", a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks),
         ("mds_nowhere_is_elsewhere", what_is_locked_and_left_the_cache_keeps_its_lock),

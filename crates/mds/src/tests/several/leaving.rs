@@ -60,7 +60,7 @@ pub(crate) fn who_has_nothing_left_leaves() {
     let late = ConnId(60);
     let refused = world.hello(late, Peer::Trusted, SessionId(0));
     let Some(ServerMsg::Refused { errno, .. }) = refused else { panic!("{refused:?}") };
-    assert_eq!(errno, Errno::ESHUTDOWN.0 as u32);
+    assert_eq!(errno, Errno::ENOTCONN.0 as u32, "it has no next life that would know more");
     for number in 0..12 {
         c.pass(1_000);
         if let Some(conn) = c.worlds[1].sessions.get(&REMOTE).map(|_| REMOTE) {
@@ -68,6 +68,10 @@ pub(crate) fn who_has_nothing_left_leaves() {
             c.settle();
         }
     }
+    // Its client hears it at once, and need not greet once more to hear it.
+    let refused = c.heard(1, |message| matches!(message, ServerMsg::Refused { .. }));
+    let Some(ServerMsg::Refused { errno, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(errno, Errno::ENOTCONN.0 as u32);
     c.pass(2_000);
     assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
     assert!(c.worlds[1].notes.iter().any(|note| note.contains("ended: the rank leaves")));
@@ -126,6 +130,63 @@ pub(crate) fn who_has_left_takes_nobody_in() {
     assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
     let refused = c.hold(1).hello(ConnId(60), Peer::Trusted, SessionId(0));
     assert!(matches!(refused, Some(ServerMsg::Refused { .. })), "{refused:?}");
+}
+
+/// Whoever is sent away before its answer cannot tell what came of what it asked for.
+#[test]
+pub(crate) fn who_waits_for_an_answer_hears_it_before_the_rank_leaves() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = node(&c.lookup(dir, "f").expect("there"));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let tid = c.start(1, REMOTE, Request::Open { node: file, flags: open_flags::RDWR });
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
+    stop(&mut c);
+    for number in 0..13 {
+        c.pass(1_000);
+        c.inject(1, Input::Message { conn: REMOTE, message: ClientMsg::Renew { number } });
+        c.settle();
+    }
+    c.hold(1).auto_durable = false;
+    let set = proto::SetAttr { mode: Some(0o600), ..Default::default() };
+    let tid = c.start(1, REMOTE, Request::SetAttr { node: file, set });
+    c.start(1, REMOTE, Request::Release { node: file, count: 1 });
+    c.pass(500);
+    let refused = |m: &ServerMsg| matches!(m, ServerMsg::Refused { .. });
+    assert_eq!((c.take_answer(1, REMOTE, tid), c.heard(1, refused)), (None, None), "nothing is durable");
+    c.hold(1).auto_durable = true;
+    c.hold(1).sync();
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    c.pass(500);
+    assert!(c.heard(1, refused).is_some(), "it has nothing more");
+}
+
+/// A client that is told so parts with the rank, and what it has open there would be gone.
+#[test]
+pub(crate) fn who_has_not_read_its_journal_yet_dismisses_nobody() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = node(&c.lookup(dir, "f").expect("there"));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let tid = c.start(1, REMOTE, Request::Open { node: file, flags: open_flags::RDWR });
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
+    stop(&mut c);
+    assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
+    let session = c.worlds[1].sessions[&REMOTE];
+    c.last_life += 1;
+    (c.map.last_incarnation, c.map.version) = (Incarnation(c.last_life), c.map.version + 1);
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").incarnation = Incarnation(c.last_life);
+    let (map, life) = (Arc::new(c.map.clone()), c.last_life);
+    let world = c.hold(1);
+    world.dies(life);
+    world.map = Some(map.clone());
+    world.inject(Input::Map(map));
+    assert_eq!(world.hello(REMOTE, Peer::Trusted, session), None, "it does not know yet");
+    world.boot();
+    let welcome = world.welcomed(REMOTE);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
 }
 
 /// Nobody answers Leave: it is asked again.

@@ -481,7 +481,7 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 27] = [
+    let defects: [(&str, fn()); 30] = [
         ("mds_announce_outlives_itself", pins::a_move_that_was_given_up_before_a_map_said_it_is_over),
         ("mds_greets_after_leaving", leaving::who_has_left_takes_nobody_in),
         ("mds_pin_forgotten_unplaced", pins::a_remembered_pin_waits_until_its_place_is_known),
@@ -507,6 +507,9 @@ fn defects_of_several_ranks_are_caught() {
         ("mds_pin_pulls_back", pins::a_pin_is_read_back_and_taken_away),
         ("mds_load_outlives_seal", what_a_load_brings_after_the_seal_is_not_kept),
         ("mds_asks_who_is_gone", leaving::what_is_asked_of_who_is_gone_is_asked_of_others),
+        ("mds_leaves_as_one_that_stops", leaving::who_has_nothing_left_leaves),
+        ("mds_leaves_unanswered", leaving::who_waits_for_an_answer_hears_it_before_the_rank_leaves),
+        ("mds_dismisses_unread", leaving::who_has_not_read_its_journal_yet_dismisses_nobody),
         ("mds_leaves_at_once", leaving::who_has_nothing_left_leaves),
         ("mds_others_moves_aborted", pins::a_move_that_others_announce_is_carried_out),
     ];

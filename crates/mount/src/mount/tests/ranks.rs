@@ -107,9 +107,8 @@ fn a_rank_that_hangs_keeps_none_of_the_others() {
     }
 }
 
-/// What broke: the connection was closed before the goodbye had left, and the rank waited for the lease to end.
 #[test]
-fn a_rank_that_stops_hears_goodbye_and_the_session_goes_on() {
+fn a_rank_that_stops_ends_its_part_and_the_session_goes_on() {
     let fake = two();
     let (mount, fs) = open_two(&fake);
     fs.write("/pinned/f", b"x").expect("written");

@@ -58,12 +58,6 @@ impl Judge {
         self.sessions.ended.contains(&(home, session))
     }
 
-    /// Whether any rank has ended that session, or will.
-    pub(in crate::ranks) fn has_ended_somewhere(&self, session: SessionId) -> bool {
-        let ranks = self.sessions.ended.iter().chain(&self.sessions.evicted);
-        ranks.into_iter().any(|(_, of)| *of == session)
-    }
-
     /// Whether its client was told that a session is over.
     pub(in crate::ranks) fn is_gone(&self, session: SessionId) -> bool {
         self.gone.contains(&session)

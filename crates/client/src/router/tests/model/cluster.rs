@@ -187,11 +187,12 @@ impl Cluster {
         self.turn += 1;
         let id = rank as u16;
         let there = self.newest().ranks.contains_key(&RankId(id));
-        if let (ClientMsg::Hello { at, .. }, false) = (&message, there) {
+        if let (ClientMsg::Hello { at, .. }, true) = (&message, !there || self.dismisses(id)) {
             self.told[rank] = at.map_version;
             self.learns(rank);
             let (errno, reason) = (Errno::ESHUTDOWN.0 as u32, "it is not here".to_owned());
-            return self.news(rank).into_iter().chain([ServerMsg::Refused { errno, reason }]).collect();
+            let refusal = if there { dismissed() } else { ServerMsg::Refused { errno, reason } };
+            return self.news(rank).into_iter().chain([refusal]).collect();
         }
         if matches!(message, ClientMsg::Renew { .. }) && self.told[rank] > 0 {
             let renewed = self.with(rank, now, |own| own.receive(message, told));
@@ -325,12 +326,35 @@ impl Cluster {
         self.newest().ranks.get(&RankId(rank)).map(|info| info.state)
     }
 
+    fn owns(&self, rank: u16) -> bool {
+        let leaving = self.leaving.as_ref();
+        self.newest().entries.values().any(|entry| entry.rank == RankId(rank))
+            || leaving.is_some_and(|leaving| leaving.from == rank || leaving.to == rank)
+    }
+
+    /// Whether the rank goes and has no session.
+    fn dismisses(&self, rank: u16) -> bool {
+        let stops = self.state(rank) == Some(RankState::Stopping);
+        stops && !self.owns(rank) && !self.ranks[usize::from(rank)].is_known()
+    }
+
+    /// Whether the rank goes and has a session of which it has nothing.
+    pub(super) fn has_idle_session(&self, rank: u16) -> bool {
+        let own = &self.ranks[usize::from(rank)];
+        let stops = self.state(rank) == Some(RankState::Stopping);
+        stops && !self.owns(rank) && own.is_known() && own.opens.values().all(|count| *count == 0)
+    }
+
+    /// It ends that session.
+    pub(super) fn ends_session(&mut self, rank: usize) -> [ServerMsg; 1] {
+        self.with(rank, Mono(0), |own| own.receive(ClientMsg::Goodbye, &mut BTreeMap::new()));
+        [dismissed()]
+    }
+
     /// A rank stops, goes when no session is there any more, or comes again. Whether it has gone.
     pub(super) fn stop_or_begin(&mut self, rank: u16) -> bool {
         let id = RankId(rank);
-        let leaving = self.leaving.as_ref();
-        let owns = self.newest().entries.values().any(|entry| entry.rank == id)
-            || leaving.is_some_and(|leaving| leaving.from == rank || leaving.to == rank);
+        let owns = self.owns(rank);
         match self.state(rank) {
             Some(RankState::Active) if rank != 0 && !owns => self.change(|map| {
                 map.ranks.get_mut(&id).expect("a rank").state = RankState::Stopping;
