@@ -272,15 +272,17 @@ impl Rank {
         if self.presenting.is_empty() || op.told.is_some() || stdx::mutant!("mds_presented_not_awaited") {
             return false;
         }
-        match &op.request {
-            request if clears(request) => true,
-            // What a rank asks may be for somebody who presents there, and that one may be waited for here.
-            Request::Replicate { .. } | Request::Totals { .. } | Request::SetTimes { .. } => {
-                let presents = self.sessions.map.get(&op.session).is_some_and(|asker| asker.presents);
-                !presents && !stdx::mutant!("mds_ranks_shown_unpresented")
-            }
-            request => !matches!(request, proto::rank_requests!()),
+        if clears(&op.request) {
+            return true;
         }
+        // What a rank asks may be for somebody who presents there, and that one may be waited for here.
+        let shows = matches!(
+            op.request,
+            Request::Replicate { .. } | Request::Totals { .. } | Request::SetTimes { .. }
+        );
+        let presents = self.sessions.map.get(&op.session).is_some_and(|asker| asker.presents);
+        let waits = shows && !presents && !stdx::mutant!("mds_ranks_shown_unpresented");
+        waits || !matches!(op.request, proto::rank_requests!())
     }
 
     /// Ranks that were greeted hear that nobody presents here any more: what this one asks of them from here on is for others, who wait for

@@ -194,6 +194,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_greets_after_leaving", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A move that is begun and given up with one map: one of 1,000 seeds.
     ("mds_announce_outlives_itself", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // A pin of what a slot places, with no entry any more: one of 2,000 seeds.
+    ("mds_pin_goes_by_entries", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin in a journal that says nothing of what is above its directory: one of 1,000 seeds.
     ("mds_pin_forgotten_unplaced", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.
@@ -495,6 +497,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_left_backptr_stored", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_received_as_new", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_purge_wakes_nobody", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    ("mds_leaves_under_dx", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_leaves_with_own_grants", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_told_name_is_believed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_went_hides_place", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),

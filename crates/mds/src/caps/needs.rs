@@ -95,6 +95,14 @@ impl Needs {
     }
 }
 
+/// What an inode leaves behind when it goes to another rank: its name may stay, and is planned with that rank from then on. Whoever works by
+/// himself in the directory would go on with it, and nothing that was told is planned with others (seeds 106 and 511 of several ranks,
+/// eager).
+pub(crate) fn of_left_name(dir: Ino) -> Option<Need> {
+    let is_free = dir.is_reserved() || stdx::mutant!("mds_leaves_under_dx");
+    (!is_free).then(|| Need::of(dir, Bits::DX))
+}
+
 /// What the planned transaction needs. Bytes that are not understood need nothing: applying them fails loudly.
 pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
     let muts = std::mem::take(&mut view.txn.muts);
@@ -136,6 +144,10 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
     // Its new owner does not know who keeps something of it.
     for left in &view.txn.left {
         needs.add(left.ino, Bits::ALL, None);
+        let dir = view.cache.by_ino(left.ino).map(|slot| view.cache.parent_of(slot));
+        if let Some(need) = dir.and_then(of_left_name) {
+            needs.add(need.ino, need.bits, None);
+        }
     }
     if stdx::mutant!("mds_second_inode_forgotten") {
         needs.list.truncate(1);

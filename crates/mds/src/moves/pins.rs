@@ -142,16 +142,22 @@ impl Rank {
             }
             None | Some(Side::Sealed | Side::Other(_)) => return None,
         }
-        let owner = self.view.territory.entry(dir).map(|entry| entry.rank);
-        if owner == Some(to) || !self.view.serves(to) || at > now.mono {
+        let entry = self.view.territory.entry(dir);
+        let is_so = entry.is_some_and(|entry| entry.rank == to && entry.policy == Policy::Pin);
+        if is_so || !self.view.serves(to) || at > now.mono {
             return Some(at);
         }
-        match owner.filter(|owner| *owner != self.view.config.rank) {
-            Some(owner) => {
+        // An entry says whose its content is, or a slot; else it is with its name, which is here.
+        let side = self.view.of_itself(dir);
+        let side = side.filter(|_| entry.is_some() || !stdx::mutant!("mds_pin_goes_by_entries"));
+        match side {
+            Some(Side::Other(Some(owner))) => {
                 let unit = whole(dir);
                 self.ask(Ask::Hand(unit, to), owner, Request::Hand { unit, to }, None);
             }
-            None => self.moves.add((Part::Of(dir), whole(dir)), Goal::Pin(to), None),
+            None | Some(Side::Mine | Side::Sealed | Side::Other(None)) => {
+                self.moves.add((Part::Of(dir), whole(dir)), Goal::Pin(to), None);
+            }
         }
         // If nothing comes of it, it is tried again, but not all the time.
         Some(self.after_leases(now))

@@ -264,7 +264,9 @@ fn at_rest(view: &mut View, op: &mut Op, mut one: Looked, patience: Patience) ->
         dirs::explicit(view, op, slot)?;
     }
     let place = &one.seen;
-    cleared(view, op, needs::of_place(one.reserved.ino, place.dir, &place.name), patience)?;
+    let mut needs = needs::of_place(one.reserved.ino, place.dir, &place.name);
+    needs.extend(needs::of_left_name(place.dir).filter(|_| one.leaves));
+    cleared(view, op, needs, patience)?;
     still(view, slot, one.leaves, patience)?;
     // Nobody is told when the store has it.
     if one.leaves && place_is_being_stored(view, one.reserved.ino) {

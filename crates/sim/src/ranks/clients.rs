@@ -51,6 +51,7 @@ pub(super) struct Slot {
     pub(super) known: Knowledge,
     alarm: Alarm,
     pub(super) probes: u32,
+    pub(super) closes: bool,
     pub(super) closed: bool,
     /// What it performed in the step at hand, and how much it heard of that will not be.
     pub(super) performed: Vec<Performance>,
@@ -89,6 +90,7 @@ impl Ranks {
             },
             alarm: Alarm::default(),
             probes: 0,
+            closes: false,
             closed: false,
             performed: Vec::new(),
             broken: 0,

@@ -22,7 +22,7 @@ impl Ranks {
         for client in 0..self.clients.len() {
             let resized = self.is_resized(client);
             let slot = &self.clients[client];
-            if slot.closed || !slot.is_ready() {
+            if slot.closes || slot.closed || !slot.is_ready() {
                 continue;
             }
             self.interrupts_in_vain(client)?;
@@ -48,6 +48,7 @@ impl Ranks {
             } else if client == 0 && self.looks_at_pins(client)? {
                 continue;
             } else {
+                self.clients[client].closes = true;
                 self.step_client(client, ClientInput::Close)?;
             }
         }

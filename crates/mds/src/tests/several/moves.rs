@@ -481,7 +481,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 30] = [
+    let defects: [(&str, fn()); 31] = [
+        ("mds_pin_goes_by_entries", pins::a_remembered_pin_without_an_entry_is_its_owners_to_carry_out),
         ("mds_announce_outlives_itself", pins::a_move_that_was_given_up_before_a_map_said_it_is_over),
         ("mds_greets_after_leaving", leaving::who_has_left_takes_nobody_in),
         ("mds_pin_forgotten_unplaced", pins::a_remembered_pin_waits_until_its_place_is_known),

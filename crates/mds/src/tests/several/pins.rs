@@ -168,6 +168,31 @@ pub(crate) fn a_move_that_was_given_up_before_a_map_said_it_is_over() {
     assert_eq!(c.owner(dir), Some(1));
 }
 
+/// What broke (seed 678 of several ranks): a pin is remembered, its entry is gone, and its slot is another rank's. Its home asked the
+/// coordinator itself, which refused that, again and again. And where another entry had been made since, nobody looked at it.
+#[test]
+pub(crate) fn a_remembered_pin_without_an_entry_is_its_owners_to_carry_out() {
+    for carved in [false, true] {
+        let mut c = Cluster::with_slots();
+        let dir = c.dir_at(root(), 1);
+        c.create(dir, "f");
+        assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+        let unit = crate::units::whole(dir.ino);
+        // Somebody took it away and was gone before the inode was changed.
+        let entries = Arc::make_mut(&mut c.map.entries);
+        match carved {
+            true => entries.get_mut(&unit).expect("an entry").policy = Policy::Carved,
+            false => drop(entries.remove(&unit)),
+        }
+        c.publish();
+        c.settle();
+        c.pass(20_100);
+        assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(1), Ok("1".to_owned())), "{:?}", c.worlds[0].notes);
+        assert_eq!(c.map.entries[&unit].policy, Policy::Pin);
+        assert_eq!(c.names(dir), ["f"]);
+    }
+}
+
 /// It is in the way of that now: it is tried again.
 #[test]
 fn a_remembered_pin_waits_for_what_is_open() {

@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     /// A new directory whose slot is that rank's; others are made beside it.
-    fn dir_at(&mut self, parent: NodeRef, rank: u16) -> NodeRef {
+    pub(super) fn dir_at(&mut self, parent: NodeRef, rank: u16) -> NodeRef {
         let first = self.names(parent).len();
         for at in first..first + 64 {
             let dir = self.mkdir(parent, &format!("d{at}"));

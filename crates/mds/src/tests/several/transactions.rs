@@ -940,12 +940,13 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 33] = [
+    let defects: [(&str, fn()); 34] = [
         ("mds_any_answer_is_an_abort", away::what_a_damaged_leader_answers_ends_nothing),
         ("mds_votes_held_for_the_dead", away::nothing_stays_reserved_for_a_rank_that_is_away),
         ("mds_intents_outlive_link", away::what_a_rank_meant_to_do_ends_with_its_connection),
         ("mds_reserved_is_purged", carried::a_file_that_is_about_to_get_its_name_is_not_ended),
         ("mds_leaves_with_own_grants", grants::what_the_session_that_asks_keeps_comes_back_too),
+        ("mds_leaves_under_dx", grants::a_directory_comes_back_before_what_is_named_there_leaves),
         ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         (

@@ -125,11 +125,12 @@ fn changed(old: &Node, new: &Node, facts: &mut BTreeSet<Fact>) {
         }
         return;
     }
-    let times = |node: &Node| (node.mtime, node.ctime);
+    // The time last set by hand is one of them: nothing shows it but the directory's times.
+    let times = |node: &Node| (node.mtime, node.ctime, node.floor);
     if old.entries != new.entries || times(old) != times(new) {
         facts.insert(Fact::Names(ino));
     }
-    let own = |node: &Node| (node.mode, node.uid, node.gid, node.floor);
+    let own = |node: &Node| (node.mode, node.uid, node.gid);
     if own(old) != own(new) || old.xattrs != new.xattrs {
         facts.insert(Fact::Inode(ino));
     }

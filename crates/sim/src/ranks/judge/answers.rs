@@ -223,8 +223,10 @@ impl Judge {
         if outcome.as_ref().err().is_some_and(|errno| refusals::lock_may_fail(request, *errno)) {
             return Ok(());
         }
+        // A rank that has everything may not have what another one has without a name.
+        let copies = matches!(request, Request::CopyRange { .. });
         if let Err(errno) = outcome
-            && self.is_divided()
+            && (self.is_divided() || copies)
             && let Some(why) = refusals::legal(request, *errno, self.may_be_kept(pending))
         {
             *self.refused.entry(why).or_default() += 1;
@@ -275,7 +277,7 @@ impl Judge {
         let parts = self.parts(&boundaries, first, None);
         let states: Vec<&Tree> = self.states(first).rev().take(HALVES_MAX).map(|(_, tree)| tree).collect();
         let halves = states.iter().flat_map(|home| states.iter().map(move |content| (home, content)));
-        let set = self.told_as_set(outcome);
+        let set = self.told_as_set(outcome, pending.first);
         halves.into_iter().any(|(home, content)| {
             [(false, None), (true, None), (false, set)].into_iter().any(|(later, set)| {
                 let mut tree = (*home).clone();
@@ -298,22 +300,27 @@ impl Judge {
         setting.map(|other| other.first).chain([first]).min().unwrap_or(first)
     }
 
-    /// A boundary of which a time is told that is being set: its content's owner has it, and what changed there since is not told yet.
-    fn told_as_set(&self, outcome: &Outcome) -> Option<(Ino, Wall)> {
+    /// A boundary of which a time is told that is being set, or was since that state, though who set it may have heard so before: its content's
+    /// owner has it, and what changed there since is not told yet.
+    fn told_as_set(&self, outcome: &Outcome, first: u64) -> Option<(Ino, Wall)> {
         let Ok(Reply::Attr(attr)) = outcome else { return None };
-        let sets = |other: &Pending| match &other.asked.request {
+        let sets = |request: &Request, done: Option<Wall>| match request {
             Request::SetAttr { node, set } => {
                 let is_it = match set.mtime {
                     Some(SetTime::At(time)) => time == attr.mtime,
                     // Its home's instant, which is later than the one that the content was told.
-                    Some(SetTime::Now) => attr.mtime == attr.ctime,
+                    Some(SetTime::Now) => done.map_or(attr.mtime == attr.ctime, |wall| wall == attr.mtime),
                     None => false,
                 };
                 node.ino == attr.ino && is_it
             }
             every_request!() => false,
         };
-        let is_set = self.was_boundary(attr.ino) && self.pending.values().any(sets);
+        let steps = self.line.iter().skip(first.saturating_sub(self.first) as usize);
+        let mut done = steps.filter_map(|step| Some((&step.origin.as_ref()?.asked.request, step.wall)));
+        let is_set = self.was_boundary(attr.ino)
+            && (self.pending.values().any(|other| sets(&other.asked.request, None))
+                || done.any(|(request, wall)| sets(request, Some(wall))));
         is_set.then_some((attr.ino, attr.mtime))
     }
 
@@ -384,10 +391,10 @@ impl Judge {
             Request::SetAttr { set, .. } => set.mtime,
             every_request!() => None,
         };
-        let of_others = || self.told_as_set(&origin.outcome).map(|(_, time)| SetTime::At(time));
+        let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
+        let of_others = || self.told_as_set(&origin.outcome, first).map(|(_, time)| SetTime::At(time));
         let set = set.or_else(of_others);
         // Of a boundary the content's part was told by its owner before.
-        let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
         let first = self.since_set(&[dir], first);
         let mut parts = self.parts(&[dir], first, Some(&step.tree));
         if let (Some(set), Some(parts)) = (set, parts.get_mut(&dir)) {
