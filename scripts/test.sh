@@ -82,7 +82,8 @@ sweep() {
     local seeds=${PANDOFS_SEEDS:-1000}
     cargo run --release --locked -p sim -- sweep --seeds "$seeds" &&
         cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --ranks --once --seeds "$seeds"
+        cargo run --release --locked -p sim -- sweep --ranks --once --seeds "$seeds" &&
+        cargo run --release --locked -p sim -- sweep --ranks --eager --once --seeds "$seeds"
 }
 
 system() {
