@@ -106,3 +106,43 @@ fn nobody_waits_until_a_client_has_an_answer_of_a_former_life() {
     assert_eq!(c.rename((root(), "leaves"), (dir, "g")), Ok(Reply::Ok));
     assert_eq!(c.pin(above, 1), Ok(Reply::Ok));
 }
+
+/// What broke (seed 188 of several ranks, eager): a rank that lived again told another one of a directory's names before a client had said
+/// again what it was told of them.
+fn what_others_are_told_of_contents_waits_for_who_presents() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.greet(1, Peer::Trusted, WANTS);
+    c.start(1, REMOTE, Request::MkNod { parent: dir, name: n("made"), new: mode(0o100_644) });
+    c.pass(5);
+    let session = c.worlds[1].sessions[&REMOTE];
+    c.crash(1);
+    let tid = c.start(0, EMBEDDED, Request::GetAttr { node: dir });
+    c.pass(50);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None, "its client is not back");
+    let world = c.hold(1);
+    world.wants = WANTS;
+    let welcome = world.hello(MORE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    world.say(MORE, ClientMsg::Reclaimed);
+    c.settle();
+    c.pass(50);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None, "it has not said all");
+    c.hold(1).say(MORE, ClientMsg::Presented);
+    c.settle();
+    let answered = c.wait(0, EMBEDDED, tid);
+    assert!(matches!(answered, Answered::Outcome(Ok(Reply::Attr(_)))), "{answered:?}");
+}
+
+#[test]
+fn contents_are_shown_when_all_is_presented() {
+    what_others_are_told_of_contents_waits_for_who_presents();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_rank_that_shows_what_is_not_presented_is_caught() {
+    stdx::mutant::activate(Some("mds_ranks_shown_unpresented"));
+    let verdict = std::panic::catch_unwind(what_others_are_told_of_contents_waits_for_who_presents);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
