@@ -10,7 +10,7 @@ use crate::input::{CallId, Input};
 use crate::validity::Validity;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, RankId, every_request};
+use proto::{Cred, Errno, Ino, NodeRef, RankId, every_request};
 use std::collections::BTreeSet;
 use stdx::Mono;
 use stdx::time::{MS, SECOND};
@@ -105,7 +105,10 @@ impl Many {
         if self.life != Life::Serving {
             return self.failed(call, Errno::ESHUTDOWN, out);
         }
-        let next = self.next_to_ask(call, from, (owner, version));
+        // Who has it open waits longer.
+        let holds = |node: NodeRef| self.clients.iter().any(|client| client.holds(node.ino));
+        let is_held = matches!(place, Place::Home(node) if holds(node));
+        let next = self.next_to_ask((call, is_held), from, (owner, version));
         if let (Place::Home(node), Some(bounced)) = (place, self.bounces.get_mut(&call)) {
             bounced.seen_in = Some(node.parent);
         }
@@ -171,7 +174,12 @@ impl Many {
         self.give(rank, Input::Call { call, cred, request });
     }
 
-    fn next_to_ask(&mut self, call: CallId, from: RankId, (owner, version): (Option<RankId>, u64)) -> Next {
+    fn next_to_ask(
+        &mut self,
+        (call, is_held): (CallId, bool),
+        from: RankId,
+        (owner, version): (Option<RankId>, u64),
+    ) -> Next {
         let (have, owners, now) = (self.map_version(), self.owners, self.now);
         let fresh = || Bounced { owners, ..Bounced::default() };
         let bounced = self.bounces.entry(call).or_insert_with(fresh);
@@ -222,12 +230,12 @@ impl Many {
         // From when all were asked, and not from when the first was: one that was dead meanwhile may have to tell another one yet what it
         // decided before it died (seed 9660 of several ranks).
         let here_ns = now.since(*bounced.since.get_or_insert(now));
-        // Nor does the time in which one of them was dead.
+        // A time in which one of them was dead is as short as any pause.
         let one_ns = bounced.last.replace(now).map_or(0, |last| now.since(last).min(PAUSE_MAX_NS));
         bounced.spent_ns += one_ns;
         // What broke: where something moves all the time no owners last two seconds, and calls for what was gone had no end (seed 525 of
         // several ranks).
-        let in_vain = bounced.spent_ns >= SPENT_NS && !stdx::mutant!("client_looks_for_ever");
+        let in_vain = bounced.spent_ns >= SPENT_NS && !is_held && !stdx::mutant!("client_looks_for_ever");
         if bounced.named <= NAMED_MAX {
             Next::Ask(owner)
         } else if here_ns < if in_vain { PAUSE_MAX_NS } else { NAMED_NS } {

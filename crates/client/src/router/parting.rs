@@ -14,6 +14,7 @@ use proto::RankId;
 use proto::cluster::{ClusterMap, RankState};
 use proto::message::ServerMsg;
 use proto::reply::Reply;
+use proto::request::Request;
 use stdx::Now;
 
 /// Whether the map gives the rank nothing, and it will get nothing: it stops. By the same the rank refuses greetings.
@@ -95,7 +96,11 @@ impl Many {
     fn ask_others(&mut self, rank: RankId, outputs: Vec<Output>, out: &mut Out) {
         for output in outputs {
             match output {
-                Output::Bounced { call: Some(call), request, .. } if self.place(&request) == Place::All => {
+                // What ends a claim was for that rank alone.
+                Output::Bounced { call: Some(call), request, .. }
+                    if self.place(&request) == Place::All
+                        || matches!(request, Request::Release { count: 0, .. }) =>
+                {
                     self.on_answer(rank, call, Ok(Reply::Ok), Validity::default(), out);
                 }
                 Output::Bounced { call: Some(call), cred, request, .. } => {

@@ -153,15 +153,15 @@ impl Rank {
 
     /// The same of one session only: its client says that another rank has answered for the inode since it claimed it here. That ends what
     /// the rank alone does not find out: of a file that is gone by now nobody knows where it was.
-    pub(crate) fn end_claims_of(&mut self, ino: Ino, session: SessionId, out: &mut Outbox<Output>) {
-        if stdx::mutant!("mds_claims_stay") {
+    pub(crate) fn end_claims_of(&mut self, ino: Ino, session: SessionId) {
+        // What came with a move was told by a rank, and its client does not know it yet: it is no claim.
+        if self.view.holders.has(session, ino) || stdx::mutant!("mds_claims_stay") {
             return;
         }
         self.view.files.close(ino, session, u32::MAX);
         for (_, lock) in self.view.locks.held_on(ino).into_iter().filter(|(id, _)| *id == session) {
             self.view.locks.release_owner(ino, session, lock.flock, lock.owner);
         }
-        self.holder_gone(session, ino, out);
     }
 
     /// It gives nothing back, and finds out whether the inode is this rank's, as every Release does.

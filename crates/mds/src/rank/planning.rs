@@ -6,7 +6,7 @@ use crate::cache::node;
 use crate::cache::slab::NONE;
 use crate::hold::Waiting;
 use crate::input::Tag;
-use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Waits, asking_parks};
+use crate::op::{Claim, Effects, Learned, Next, Op, OpId, Park, Plan, Stop, Waits, asking_parks};
 use crate::ops;
 use crate::output::Output;
 use crate::perm;
@@ -55,21 +55,8 @@ impl Rank {
             return match ops::has_holders_of(&mut self.view, op, node) {
                 Ok(()) => self.release(op, node.ino, count, out),
                 Err(stop) => {
-                    // Claimed by its client, which did not know yet that it had gone.
                     if matches!(stop, Stop::NotMine(_)) {
-                        self.view.files.close(node.ino, op.session, count);
-                        // What was too far up to be looked for may be here all the same.
-                        let is_sure = stdx::mutant!("mds_nowhere_is_elsewhere");
-                        let is_known = op.climb.as_ref().is_none_or(|climb| {
-                            !climb.is_long() && (is_sure || climb.is_elsewhere(node.ino))
-                        });
-                        let is_search = self.moves.unseen.is_search(op.id);
-                        if is_known && is_search {
-                            self.end_claims(node.ino, out);
-                        } else if count == 0 && !is_search {
-                            self.end_claims_of(node.ino, op.session, out);
-                        }
-                        self.forget_or_purge(node.ino);
+                        self.released_elsewhere(op, node.ino, count, out);
                     }
                     self.carry_out_plan(now, op, Err(stop), out)
                 }
@@ -129,6 +116,23 @@ impl Rank {
         self.delegated_in_the_way(op).or_else(|| self.alone_in_the_way(op)).map(Park::Caps)
     }
 
+    /// A release of what is another rank's. Its client did not know yet that it had gone, and may have claimed it.
+    fn released_elsewhere(&mut self, op: &Op, ino: Ino, count: u32, out: &mut Outbox<Output>) {
+        self.view.files.close(ino, op.session, count);
+        // What was too far up to be looked for may be here all the same.
+        let is_sure = stdx::mutant!("mds_nowhere_is_elsewhere");
+        let climb = op.climb.as_ref();
+        let is_short = climb.is_none_or(|climb| !climb.is_long());
+        let is_known = is_short && climb.is_none_or(|climb| is_sure || climb.is_elsewhere(ino));
+        let is_search = self.moves.unseen.is_search(op.id);
+        if is_known && is_search {
+            self.end_claims(ino, out);
+        } else if is_short && count == 0 && !is_search {
+            self.end_claims_of(ino, op.session);
+        }
+        self.forget_or_purge(ino);
+    }
+
     fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
         self.view.resolved = NONE;
@@ -150,26 +154,29 @@ impl Rank {
         if let Some(heard) = &mut op.heard {
             heard.told_once = self.view.is_told_once();
         }
-        self.view.learned = None;
+        // Found by review: asked for once more behind each wait for capabilities, it was asked of a rank that lives again and waits for somebody
+        // who waits for what is withheld for this operation.
+        let learned = self.view.learned.take();
+        let learned = learned.filter(|learned| matches!(learned.as_ref(), Learned::Times(..)));
         self.view.told = None;
         self.view.transactions.own = None;
         if let Some(heard) = &mut op.heard {
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
         }
         op.request = request;
-        if let Some(needs) = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
-        {
-            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
-        }
-        let needs = match &planned {
+        let needs = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned));
+        let needs = needs.or_else(|| match &planned {
             Ok(Plan::Commit(_, effects)) => self.needs_if_blocked(op, effects.open, true),
             Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
                 self.needs_if_blocked(op, effects.open, false)
             }
             Ok(Plan::Answer(..) | Plan::Step(..) | Plan::Data(..) | Plan::Durable(_) | Plan::Queued)
             | Err(_) => None,
-        };
+        });
         if let Some(needs) = needs {
+            if let Some(heard) = &mut op.heard {
+                heard.learned = learned;
+            }
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied() {

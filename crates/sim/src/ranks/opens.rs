@@ -45,10 +45,7 @@ impl Ranks {
     ) -> Verdict {
         let request = &busy.asked.request;
         if *outcome == Err(Errno::ESTALE) {
-            let open = |ino: &Ino| {
-                self.opens.of.get(&(client, *ino)).is_some_and(|(_, at)| *at < call.0)
-                    && !self.judge.is_to_be_made(*ino)
-            };
+            let open = |ino: &Ino| self.opens.of.get(&(client, *ino)).is_some_and(|(_, at)| *at < call.0);
             let inos = needs(request);
             // Of two either may be gone.
             if !inos.is_empty() && inos.iter().all(open) && !self.is_over(client) {

@@ -48,6 +48,8 @@ pub(super) struct Promises {
     pub(super) list: BTreeMap<Key, Promise>,
     /// Those that are durable, as long as they may be presented.
     pub(super) kept: BTreeSet<Key>,
+    /// Where the transactions of those that came to be durable end.
+    pub(super) ends: BTreeMap<Key, Position>,
     /// Sessions that may be answered early, and those to which a promise was broken.
     pub(super) eager: BTreeSet<SessionId>,
     pub(super) spoiled: BTreeSet<SessionId>,
@@ -161,7 +163,7 @@ impl Judge {
             || self.over.contains(&key)
     }
 
-    pub(super) fn is_below_floor(&self, (rank, session, tid): Key) -> bool {
+    fn is_below_floor(&self, (rank, session, tid): Key) -> bool {
         self.floors.get(&(rank, session)).is_some_and(|floor| tid < *floor)
     }
 
@@ -357,8 +359,10 @@ impl Judge {
         let is_kept = |key: &Key, promise: &mut Promise| {
             key.0 == rank && promise.executed.is_some_and(|(end, _)| end <= durable)
         };
-        let kept: Vec<Key> = self.promises.list.extract_if(.., is_kept).map(|(key, _)| key).collect();
-        self.promises.kept.extend(kept);
+        for (key, promise) in self.promises.list.extract_if(.., is_kept) {
+            self.promises.kept.insert(key);
+            self.promises.ends.extend(promise.executed.map(|(end, _)| (key, end)));
+        }
     }
 
     /// A crash: the journal of a rank ends at `end`; these states are gone.

@@ -130,10 +130,8 @@ impl Judge {
         let Some(covers) = self.syncs.begun.remove(&call).filter(|_| outcome.is_ok()) else { return Ok(()) };
         for told in &covers {
             let durable = self.ranks.get(&told.rank).map_or(Position(0), |journal| journal.durable);
-            if self.is_durable_again(told) {
-                continue;
-            }
-            if told.lost || told.end > durable {
+            let again = self.durable_again(told);
+            if again.is_none() && (told.lost || told.end > durable) {
                 return Err(format!(
                     "a sync is answered, and what its caller was told before is {}: {told:?}, durable {}\n  request {request:?}",
                     if told.lost { "lost" } else { "not durable" },
@@ -141,7 +139,7 @@ impl Judge {
                 ));
             }
             let vouched = self.syncs.vouched.entry(told.rank).or_default();
-            *vouched = told.end.max(*vouched);
+            *vouched = again.unwrap_or(told.end).max(*vouched);
         }
         self.syncs.covered += covers.len() as u64;
         self.syncs.across += covers.iter().filter(|told| told.decides).count() as u64;
@@ -154,13 +152,9 @@ impl Judge {
         Ok(())
     }
 
-    /// What a crash took back may have been told early: its author's client has asked for it once more, and it is durable now.
-    fn is_durable_again(&self, told: &Told) -> bool {
-        let Some(key) = told.key.filter(|(_, session, _)| told.lost && self.promises.eager.contains(session))
-        else {
-            return false;
-        };
-        !self.is_promised(&key) && (self.knows(key) || self.is_below_floor(key))
+    /// What a crash took back may have been told early: its author's client has asked for it once more, and it is durable, up to there.
+    fn durable_again(&self, told: &Told) -> Option<Position> {
+        self.promises.ends.get(&told.key.filter(|_| told.lost)?).copied()
     }
 
     /// A rank lives again on a journal that ends there.
