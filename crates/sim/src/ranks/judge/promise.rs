@@ -312,6 +312,7 @@ impl Judge {
         let was = self.promises.list.remove(&key).is_some();
         if was {
             self.promises.kept.insert(key);
+            self.taken_back(|of| *of == key);
         }
         was
     }
@@ -344,6 +345,7 @@ impl Judge {
             self.promises.kept.insert(key);
         }
         self.promises.spoiled.insert(session);
+        self.taken_back(|(_, of, _)| *of == session);
         self.believes_nothing(None, session);
         due
     }

@@ -157,6 +157,12 @@ impl Judge {
         self.promises.ends.get(&told.key.filter(|_| told.lost)?).copied()
     }
 
+    /// Callers of that client were told late that these may come, or came, to nothing. Nobody else was told of them before they were durable.
+    pub(super) fn taken_back(&mut self, which: impl Fn(&Key) -> bool) {
+        let all = self.syncs.told.values_mut().chain(self.syncs.begun.values_mut());
+        all.for_each(|told| told.retain(|told| !told.key.is_some_and(|key| which(&key))));
+    }
+
     /// A rank lives again on a journal that ends there.
     pub(super) fn check_synced(&mut self, rank: RankId, end: Position) -> Verdict {
         if let Some(vouched) = self.syncs.vouched.get(&rank).filter(|vouched| **vouched > end) {
