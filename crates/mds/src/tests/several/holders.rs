@@ -59,6 +59,18 @@ impl Cluster {
         self.pass(5);
     }
 
+    /// A move of rank 0's goes on until it asks the coordinator to switch, which does not hear it.
+    fn until_switch(&mut self) {
+        for _ in 0..200 {
+            if matches!(self.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+                return;
+            }
+            self.deaf = self.map.entries.values().any(|entry| entry.moving.is_some());
+            self.pass(1);
+        }
+        panic!("{:?}", self.worlds[0].notes);
+    }
+
     /// A file in a directory that becomes rank 1's while a client has it open and locked.
     fn with_held() -> (Self, NodeRef, NodeRef) {
         let mut c = Self::new();
@@ -344,16 +356,7 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     c.asks_well(0, Request::Open { node: file, flags: 2 });
     c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
-    let mut switches = false;
-    for _ in 0..200 {
-        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
-            switches = true;
-            break;
-        }
-        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
-        c.pass(1);
-    }
-    assert!(switches, "{:?}", c.worlds[0].notes);
+    c.until_switch();
     // The coordinator gives it up instead.
     let Some(MapWish::Switch { unit, id }) = c.worlds[0].wishes.pop_front() else { panic!() };
     c.deaf = false;
@@ -385,13 +388,7 @@ fn a_move_that_is_given_up_is_made_later() {
     c.asks_well(0, Request::Open { node: file, flags: 2 });
     c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
-    for _ in 0..200 {
-        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
-            break;
-        }
-        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
-        c.pass(1);
-    }
+    c.until_switch();
     let Some(MapWish::Switch { unit, id }) = c.worlds[0].wishes.pop_front() else { panic!() };
     c.deaf = false;
     c.grant(0, MapWish::Abort { unit, id });
@@ -473,14 +470,7 @@ fn what_came_back_before_its_move_was_heard_of_is_open() {
     c.join(0, 1, Peer::Trusted);
     c.asks_well(0, Request::Open { node: file, flags: 2 });
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
-    for _ in 0..200 {
-        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
-            break;
-        }
-        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
-        c.pass(1);
-    }
-    assert!(matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })), "{:?}", c.worlds[0].notes);
+    c.until_switch();
     c.behind.insert(0);
     c.deaf = false;
     c.settle();
@@ -531,14 +521,7 @@ fn nobody_gets_a_lock_of_what_is_sealed() {
     let lock = LockSpec { owner: 2, ..LOCK };
     let waits = c.start(0, OTHER, Request::SetLock { node: file, lock, wait: true });
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
-    for _ in 0..200 {
-        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
-            break;
-        }
-        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
-        c.pass(1);
-    }
-    assert!(matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })), "{:?}", c.worlds[0].notes);
+    c.until_switch();
     for at in 0..2 {
         c.hold(at).say(REMOTE, ClientMsg::Goodbye);
     }

@@ -28,6 +28,15 @@ fn give_away(c: &mut Cluster) {
     }
 }
 
+/// Its client renews at rank 1, as often, each second.
+fn renew(c: &mut Cluster, times: u32) {
+    for number in 0..times {
+        c.pass(1_000);
+        c.inject(1, Input::Message { conn: REMOTE, message: ClientMsg::Renew { number } });
+        c.settle();
+    }
+}
+
 pub(super) fn is_gone(c: &Cluster) -> bool {
     !c.map.ranks.contains_key(&RankId(1))
 }
@@ -108,11 +117,7 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     c.wait(1, REMOTE, tid);
     give_away(&mut c);
     assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
-    for number in 0..13 {
-        c.pass(1_000);
-        c.inject(1, Input::Message { conn: REMOTE, message: ClientMsg::Renew { number } });
-        c.settle();
-    }
+    renew(&mut c, 13);
     c.pass(2_000);
     assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
     let orphans = key_bytes(StoreKey::Header { dir: Ino::orphans(RankId(1)), frag: Frag::WHOLE });
@@ -143,11 +148,7 @@ pub(crate) fn who_waits_for_an_answer_hears_it_before_the_rank_leaves() {
     assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
     assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
     stop(&mut c);
-    for number in 0..13 {
-        c.pass(1_000);
-        c.inject(1, Input::Message { conn: REMOTE, message: ClientMsg::Renew { number } });
-        c.settle();
-    }
+    renew(&mut c, 13);
     c.hold(1).auto_durable = false;
     let set = proto::SetAttr { mode: Some(0o600), ..Default::default() };
     let tid = c.start(1, REMOTE, Request::SetAttr { node: file, set });
