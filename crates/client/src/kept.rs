@@ -156,16 +156,21 @@ impl KeptBook {
         self.unanswered.first().copied()
     }
 
-    /// The last one that moves something from one place to another, or changes names of that directory.
-    pub(crate) fn last_that_names(&self, dir: Ino) -> Option<Tid> {
-        let names = |kept: &Kept| match (&kept.request, kept.request.subject()) {
+    /// The last one that moves something from one place to another, changes names of that directory, or makes or changes that inode.
+    pub(crate) fn last_about(&self, ino: Ino) -> Option<Tid> {
+        let is_changed = |kept: &Kept, node: Ino| {
+            (node == ino || kept.told.ino == ino) && !stdx::mutant!("client_sync_forgets_home")
+        };
+        let about = |kept: &Kept| match (&kept.request, kept.request.subject()) {
             (Request::Rename { .. }, _) => true,
             (every_request!(), Some((parent, Some(_)))) => {
-                parent.ino == dir && !stdx::mutant!("client_sync_forgets_slots")
+                let names = parent.ino == ino && !stdx::mutant!("client_sync_forgets_slots");
+                names || is_changed(kept, Ino::NONE)
             }
-            (every_request!(), Some((_, None)) | None) => false,
+            (every_request!(), Some((node, None))) => is_changed(kept, node.ino),
+            (every_request!(), None) => false,
         };
-        self.list.iter().rev().find(|(_, kept)| names(kept)).map(|(tid, _)| *tid)
+        self.list.iter().rev().find(|(_, kept)| about(kept)).map(|(tid, _)| *tid)
     }
 
     pub(crate) const fn bytes(&self) -> usize {

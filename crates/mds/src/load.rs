@@ -46,6 +46,8 @@ pub(crate) struct Loads {
     whole: u64,
     /// Names brought with their whole directory.
     pub ahead: u64,
+    /// Directories of which names came in this step. They may go when whoever waited has had its turn.
+    over: Vec<Ino>,
 }
 
 impl Loads {
@@ -149,8 +151,20 @@ impl Rank {
         self.start_load(LoadKey::Scan { dir, from, purpose: ScanFor::Orphans }, None);
     }
 
+    /// Directories of which names came go, if nothing of them is wanted. Whoever has not had its turn yet has it in the next step.
+    fn drop_looked_into(&mut self) {
+        if self.runnable.is_empty() {
+            for dir in std::mem::take(&mut self.loads.over) {
+                if let Some(slot) = self.view.cache.find_dir(dir) {
+                    self.view.cache.drop_dir_if_idle(slot);
+                }
+            }
+        }
+    }
+
     /// Asks for everything this step found missing.
     pub(crate) fn issue_loads(&mut self, out: &mut Outbox<Output>) {
+        self.drop_looked_into();
         self.tell_second_names(out);
         while let Some((dir, hash)) = self.view.cache.forgotten.pop() {
             self.loads.forget(dir, hash);
@@ -261,9 +275,14 @@ impl Rank {
         {
             let entries = self.view.cache.dirs.get_mut(slot);
             entries.loads = entries.loads.saturating_sub(1);
-            // Whoever waited for a header takes it from there.
+            // Whoever waited for a header takes it from there, also if it came with names that were none, or its units' to bring: without
+            // it they would be read again together, for ever (seed 8355 of several ranks).
             if brings_names_of(key).is_some() {
-                self.view.cache.drop_dir_if_idle(slot);
+                if stdx::mutant!("mds_load_takes_header") {
+                    self.view.cache.drop_dir_if_idle(slot);
+                } else {
+                    self.loads.over.push(dir);
+                }
             }
         }
     }

@@ -227,8 +227,9 @@ impl View {
         if self.is_nowhere(ino, op) {
             return Err(self.nowhere(ino, op));
         }
-        let orphan_at = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino));
-        if let Some(rank) = orphan_at {
+        if stdx::mutant!("mds_stored_orphan_is_elsewhere")
+            && let Some(rank) = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino))
+        {
             return Err(Stop::NotMine(Some(*rank)));
         }
         let mut probe = match op.probe {

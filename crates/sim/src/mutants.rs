@@ -187,6 +187,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_gap_of_maps", "mds", "peers::tests::defects_of_questions_are_caught"),
     // Who greets a rank that has just left: one of 1,000 seeds.
     ("mds_greets_after_leaving", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // Header and name of a spread directory that come with one answer: one of 8,000 seeds.
+    ("mds_load_takes_header", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A move that is begun and given up with one map: one of 1,000 seeds.
     ("mds_announce_outlives_itself", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A pin of what a slot places, with no entry any more: one of 2,000 seeds.
@@ -330,6 +332,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     // A rank that goes, and a client whose session was ended there.
     ("client_numbered_by_who_goes", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    // A sync by an old place of a directory that another rank has changed early: one of 4,000 seeds with eager clients.
+    ("client_sync_forgets_home", "client", "router::tests::syncs::a_sync_that_forgets_the_home_is_caught"),
     // A sync of a directory in which another rank has changed something early.
     ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.
@@ -511,6 +515,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_late_goes_by_old_answer", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_orphan_of_others_cached", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seal_not_replayed", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // What has got its name at a rank that has all directories, and that its former rank has stored without one: one of 3,000 seeds.
+    (
+        "mds_stored_orphan_is_elsewhere",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
     (
         "mds_vote_forgets_holders",
         "mds",
@@ -555,6 +565,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A file without a name that another rank has.
     ("mds_whole_knows_all", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Looked for without a place to look at, and nowhere.
+    ("mds_links_lead", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_nowhere_is_elsewhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_unseen_not_sought", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
@@ -569,6 +580,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A coordinator that dies before it answers.
     ("mds_abandoned_for_ever", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // The entry of a part of what is gone, which is to move.
+    ("mds_units_alone", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_gone_keeps_entries", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_move_despite_opens", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_ranks_not_awaited", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),

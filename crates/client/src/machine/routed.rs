@@ -137,8 +137,8 @@ impl Client {
     }
 
     /// The last of these that moves a name, or is about names of that directory.
-    pub(crate) fn last_kept_name(&self, dir: Ino) -> Option<Tid> {
-        self.window.kept.last_that_names(dir)
+    pub(crate) fn last_kept_about(&self, ino: Ino) -> Option<Tid> {
+        self.window.kept.last_about(ino)
     }
 
     /// The rank has not carried it out. To the books it is a request that failed.

@@ -62,10 +62,19 @@ impl Cache {
         if node.has(node::BUSY | node::PINS) || (node.has(node::WRITTEN) && self.checkpointing) {
             return false;
         }
-        if node.own != NONE && self.dirs.get(node.own).in_use() {
+        if node.own != NONE && self.is_needed(node.own) {
             return false;
         }
         !self.dirs.get(node.dir).has(dir::PINNED)
+    }
+
+    /// Whether something depends on a directory being cached, or on one of its parts: they say by it where they are.
+    fn is_needed(&self, slot: u32) -> bool {
+        let dir = self.dirs.get(slot);
+        let spread = dir.header.spread().filter(|_| !stdx::mutant!("mds_units_alone"));
+        let mut units =
+            spread.into_iter().flat_map(Spread::all).filter_map(|(number, _)| self.find_dir(number));
+        dir.in_use() || units.any(|unit| self.dirs.get(unit).in_use())
     }
 
     /// Looks at up to `budget` nodes from the cold end and forgets those that may go, while more than

@@ -55,6 +55,54 @@ fn a_sync_that_forgets_slots_is_caught() {
     assert!(verdict.is_err());
 }
 
+/// What broke (seed 6194 of several ranks, answered early): by an old place the rank of a directory's content was taken for its home, and
+/// answered for its part. What had been changed at the home was not durable, and lost with it.
+#[test]
+fn a_sync_by_an_old_place_waits_for_what_was_changed_at_the_home() {
+    let hash = proto::NameHash(1);
+    let old = NodeRef { ino: Ino(7100), parent: PINNED.ino, hash };
+    let forgotten = NodeRef { parent: Ino(7200), ..old };
+    let change = Request::RemoveXattr { node: old, name: name("user.a") };
+    let new = NewNode { mode: 0o755, umask: 0, rdev: 0 };
+    let made = Request::MkDir { parent: NodeRef::bare(forgotten.parent), name: name("d"), new };
+    for (request, node, home) in [(change, old, 0), (made, forgotten, 1)] {
+        let other = 1 - home;
+        let mut bench = Bench::with(&map(2, 2, &[(PINNED.ino, 1), (node.ino, other)]));
+        bench.call(900, lookup(PINNED, "first"));
+        bench.step(Input::Connected { rank: RankId(1) });
+        bench.welcome(1, 5, false);
+        bench.reply(1, 1, Err(Errno::ENOENT));
+        let [tid] = bench.call(1, request).asked(other)[..] else { panic!("it goes by what it knows") };
+        let [tid] = bench.not_mine(other, tid, Some(home), 2).asked(home)[..] else { panic!("not asked") };
+        if home == 0 {
+            let (tid, position, wall) = (Tid(tid), Position(70), Wall(1_000));
+            let (outcome, grants, delegated) = (Ok(Reply::Ok), Grants::None, Vec::new());
+            bench.say(home, ServerMsg::Early { tid, position, wall, outcome, grants, delegated });
+        } else {
+            bench.early(home, tid, 70, attr(node.ino.0, node.parent), &[]);
+        }
+        for ino in [node.ino, node.parent] {
+            bench.step(Input::Forgotten { ino });
+        }
+        let said = bench.call(2, Request::Fsync { node, data_only: false });
+        assert_eq!(said.asked(home), []);
+        let [tid] = said.asked(other)[..] else { panic!("{:?}", said.0) };
+        assert_eq!(bench.reply(other, tid, Ok(Reply::Ok)).answers(), [], "the other rank may lose it yet");
+        assert_eq!(bench.say(home, ServerMsg::Durable { position: Position(69) }).answers(), []);
+        let said = bench.say(home, ServerMsg::Durable { position: Position(70) });
+        assert_eq!(said.answers(), [(2, Ok(Reply::Ok))]);
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_sync_that_forgets_the_home_is_caught() {
+    stdx::mutant::activate(Some("client_sync_forgets_home"));
+    let verdict = std::panic::catch_unwind(a_sync_by_an_old_place_waits_for_what_was_changed_at_the_home);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// What broke: the sync was sent away by a rank that was behind, and waited. Meanwhile the rank left at which something had been renamed
 /// before, and nobody could tell whether that had become durable. Asked again the sync followed nothing any more, and came to Ok.
 #[test]

@@ -464,6 +464,39 @@ fn a_move_that_is_aborted_early_ends() {
     assert_eq!((c.owner(dir), c.names(dir).len()), (Some(0), 2));
 }
 
+/// What broke (seed 8355 of several ranks): when the move of a spread directory was given up, one waited for its header and one for a name of
+/// it. What came with one answer was thrown away each time, the header with the name, and both were asked for again without end.
+#[test]
+pub(super) fn header_and_name_of_a_spread_directory_come_together() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    // Its parts stay where it is: no map says that it has any.
+    c.map.bal_rank_mask = proto::cluster::Mask::NONE.with(RankId(0));
+    c.publish();
+    assert!(c.lookup(dir, "f").is_ok());
+    c.spread(dir, 1);
+    assert_eq!(c.units(dir), [(0, 1)], "{:?}", c.worlds[1].notes);
+    (0..3).for_each(|_| c.drop_cache(1));
+    assert_eq!(c.worlds[1].rank.view.cache.spread(dir.ino), None);
+    let pin = c.start(0, EMBEDDED, Cluster::pin_request(dir, 0));
+    c.until_switch_of(1);
+    let totals = c.start(0, EMBEDDED, Request::GetAttr { node: dir });
+    c.settle();
+    let name = c.start(1, EMBEDDED, Request::GetAttr { node: file });
+    c.settle();
+    c.worlds[1].wishes.clear();
+    c.deaf = false;
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").moving = None;
+    c.publish();
+    c.settle();
+    assert!(matches!(c.wait(0, EMBEDDED, totals), Answered::Outcome(Ok(_))));
+    assert!(matches!(c.wait(1, EMBEDDED, name), Answered::Outcome(Ok(_))));
+    let _given_up = c.wait(0, EMBEDDED, pin);
+}
+
 #[test]
 fn a_move_is_the_owners_to_make() {
     let (mut c, dir) = Cluster::with_moved();
@@ -481,7 +514,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 31] = [
+    let defects: [(&str, fn()); 32] = [
+        ("mds_load_takes_header", header_and_name_of_a_spread_directory_come_together),
         ("mds_pin_goes_by_entries", pins::a_remembered_pin_without_an_entry_is_its_owners_to_carry_out),
         ("mds_announce_outlives_itself", pins::a_move_that_was_given_up_before_a_map_said_it_is_over),
         ("mds_greets_after_leaving", leaving::who_has_left_takes_nobody_in),

@@ -141,7 +141,7 @@ impl Judge {
         }
         (step.versions, step.changes) = self.fresh_versions(mutations, &did)?;
         step.decides = did.commits.is_some();
-        let told = step.origin.as_ref().is_some_and(|origin| self.is_promised(&origin.key));
+        let told = step.origin.as_ref().is_some_and(|origin| self.was_promised(&origin.key));
         self.check_made((rank, told), mutations, &before)?;
         self.owners.check(rank, mutations, &before, &step.tree)?;
         self.check_seal(rank, mutations)?;

@@ -48,6 +48,9 @@ pub(super) struct Promises {
     pub(super) list: BTreeMap<Key, Promise>,
     /// Those that are durable, as long as they may be presented.
     pub(super) kept: BTreeSet<Key>,
+    /// What a client lost with its session before it was carried out: a rank at which nobody ended that session may still do so. The
+    /// inode it makes, and whether a crash took it back.
+    left: BTreeMap<Key, (Ino, bool)>,
     /// Where the transactions of those that came to be durable end.
     pub(super) ends: BTreeMap<Key, Position>,
     /// Sessions that may be answered early, and those to which a promise was broken.
@@ -251,8 +254,8 @@ impl Judge {
 
     /// The inode that a promise made, if a crash took that back: it counts from the beginning when it is made again.
     pub(super) fn made_again(&mut self, key: Key) {
-        let Some(promise) = self.promises.list.get(&key).filter(|promise| promise.lost) else { return };
-        let ino = promise.told.ino;
+        let listed = self.promises.list.get(&key).map(|promise| (promise.told.ino, promise.lost));
+        let Some((ino, true)) = listed.or_else(|| self.promises.left.get(&key).copied()) else { return };
         self.changes.forget(ino);
         self.versions.forget(super::owners::unit_of(ino));
     }
@@ -341,7 +344,10 @@ impl Judge {
         let keys: Vec<Key> = self.promises.of_session(session).map(|(key, _)| *key).collect();
         let due = keys.len();
         for key in keys {
-            self.promises.list.remove(&key);
+            let promise = self.promises.list.remove(&key);
+            if let Some(promise) = promise.filter(|promise| promise.executed.is_none() && !promise.failed) {
+                self.promises.left.insert(key, (promise.told.ino, promise.lost));
+            }
             self.promises.kept.insert(key);
         }
         self.promises.spoiled.insert(session);
@@ -418,6 +424,11 @@ impl Judge {
     /// Whether a caller was told what came of a request before that is durable.
     pub(super) fn is_promised(&self, key: &Key) -> bool {
         self.promises.list.contains_key(key)
+    }
+
+    /// The same, also if that caller has lost its session since.
+    pub(super) fn was_promised(&self, key: &Key) -> bool {
+        self.is_promised(key) || self.promises.left.contains_key(key)
     }
 
     /// An inode that a transaction made was made by nobody else before, in lost histories too.

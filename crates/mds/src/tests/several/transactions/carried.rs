@@ -297,6 +297,45 @@ fn a_file_gets_its_first_name_at_another_rank_whoever_dies() {
     }
 }
 
+impl Scene {
+    /// A file without a name of rank 1's gets one at rank 0, which has all directories. Its rank has stored it before, and not since.
+    fn named_at_0() -> (Self, SessionId, NodeRef) {
+        let mut s = Self::new();
+        let session = s.greets(0, &[1]);
+        let file = s.makes_nameless(1, s.dir);
+        assert_eq!(s.c.pin(s.dir, 0), Ok(Reply::Ok), "{:?}", s.c.worlds[1].notes);
+        let link = Request::Link { node: file, parent: root(), name: n("g") };
+        let linked = s.c.ask(0, link);
+        assert!(matches!(linked, Answered::Outcome(Ok(_))), "{linked:?}");
+        s.c.pass(5);
+        s.c.assert_resolved();
+        (s, session, file)
+    }
+}
+
+/// Found by the simulator (2956): it was sent to the rank that has it stored without a name still, and back, until its client gave up.
+#[test]
+pub(super) fn what_got_its_name_here_is_not_sent_to_who_has_it_stored_without_one() {
+    let (mut s, _, file) = Scene::named_at_0();
+    s.holder_does(0, unlock(file, LOCK.owner));
+    s.holder_does(0, release(file));
+    (0..3).for_each(|_| s.c.drop_cache(0));
+    assert!(s.c.worlds[0].rank.view.cache.by_ino(file.ino).is_none());
+    let answer = s.c.ask(0, Request::GetAttr { node: file });
+    assert!(matches!(answer, Answered::Outcome(Ok(_))), "{answer:?}");
+}
+
+/// And what its client has open there stays open when something is about to move.
+#[test]
+pub(super) fn what_got_its_name_here_is_claimed_with_right() {
+    let (mut s, session, file) = Scene::named_at_0();
+    s.c.drop_cache(0);
+    s.c.crash(0);
+    s.holder_returns(0, session, &[file]);
+    assert_eq!(s.c.pin(s.dir, 1), Ok(Reply::Ok), "{:?}", s.c.worlds[0].notes);
+    s.check_held(0, file, (root(), "g"));
+}
+
 /// Whoever had it open does not come back, and nobody there would ever have it open again.
 #[test]
 pub(super) fn a_file_that_is_about_to_get_its_name_is_not_ended() {
@@ -555,7 +594,12 @@ fn more_locks_than_a_vote_has_room_for_stay() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 8] = [
+        (
+            "mds_stored_orphan_is_elsewhere",
+            what_got_its_name_here_is_not_sent_to_who_has_it_stored_without_one,
+        ),
+        ("mds_stored_orphan_is_elsewhere", what_got_its_name_here_is_claimed_with_right),
         ("mds_vote_forgets_holders", an_open_file_goes_along),
         ("mds_carried_not_journaled", what_came_along_is_there_after_a_crash),
         ("mds_left_keeps_holders", an_open_file_goes_along),
