@@ -25,6 +25,8 @@ pub(crate) struct Txn {
     pub others: BTreeMap<RankId, Vec<Change>>,
     /// Inodes that were another rank's until now: nothing is known of their data.
     pub received: Vec<Ino>,
+    /// Inodes whose change counter another rank has set: it is not of this life.
+    pub counted: Vec<Ino>,
     /// Inodes that come, and what sessions have of them.
     pub came: Vec<(Ino, Vec<Holder>)>,
     /// Inodes that are another rank's from now on.
@@ -71,6 +73,7 @@ impl Txn {
             self.others.clear();
         }
         self.received.clear();
+        self.counted.clear();
         self.left.clear();
         self.came.clear();
         self.forget_way();

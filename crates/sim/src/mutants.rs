@@ -501,6 +501,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_leaves_in_journal", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_left_backptr_stored", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_received_as_new", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    (
+        "mds_counted_by_other_as_own",
+        "mds",
+        "tests::several::transactions::defects_of_transactions_are_caught",
+    ),
     ("mds_purge_wakes_nobody", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_leaves_under_dx", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_leaves_with_own_grants", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),

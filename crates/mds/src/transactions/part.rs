@@ -369,6 +369,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             let slot = content(view, *dir, hash)?;
             view.lookup(slot, hash, name.as_bytes())?;
             if let DentryValue::Primary(record) = &decoded {
+                view.txn.counted.push(record.core.ino);
                 // What took it away from here is decided, and comes yet: it may still have its old name here (seed 2035 of several ranks,
                 // whose new place ended with that).
                 if !stdx::mutant!("mds_back_before_it_left") {

@@ -940,7 +940,8 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 34] = [
+    let defects: [(&str, fn()); 35] = [
+        ("mds_counted_by_other_as_own", numbers::what_another_rank_counted_no_later_life_counts_on),
         ("mds_any_answer_is_an_abort", away::what_a_damaged_leader_answers_ends_nothing),
         ("mds_votes_held_for_the_dead", away::nothing_stays_reserved_for_a_rank_that_is_away),
         ("mds_intents_outlive_link", away::what_a_rank_meant_to_do_ends_with_its_connection),
