@@ -6,6 +6,7 @@
 
 use crate::config::State;
 use crate::op::Op;
+use crate::ops::create::hands_down;
 use crate::ops::pin::is_pin;
 use crate::ops::xattr::is_count;
 use crate::output::Output;
@@ -180,6 +181,16 @@ impl Rank {
             // Whether a directory may be handed over depends on what is open there, and on other moves.
             Request::SetXattr { name, .. } | Request::RemoveXattr { name, .. } => {
                 is_pin(&self.view, name.as_bytes()) && !stdx::mutant!("mds_pins_early")
+            }
+            // What a directory hands down its rank may have changed when this is presented; that it hands nothing down is gone by then.
+            Request::MkNod { parent, .. }
+            | Request::MkDir { parent, .. }
+            | Request::Symlink { parent, .. }
+            | Request::Create { parent, .. }
+            | Request::TmpFile { parent, .. } => {
+                let slot = self.view.cache.by_ino(parent.ino).filter(|_| !self.view.is_at_home(parent.ino));
+                slot.is_some_and(|slot| hands_down(&self.view, slot))
+                    && !stdx::mutant!("mds_early_by_replica")
             }
             every_request!() => false,
         };

@@ -27,14 +27,22 @@ use stdx::Wall;
 /// An entry of what is journaled again ends when it has so many bytes.
 const AGAIN_BYTES: usize = 1 << 20;
 
+/// What a step was looked at by, for the next one: that asks no other rank.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Pins of nodes. A leader may ask for more when this much is reserved, and has to be told of this again: with next to no cache, a
+    /// replica that had to be asked for anew then would be waited for while others wait for what is reserved.
+    pins: Vec<u32>,
+    /// Directories that are placed by nothing of their own, as another rank said.
+    inherits: Vec<Ino>,
+}
+
 /// Reserved here for a transaction that another rank leads.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub leader: RankId,
     pub parts: Vec<Reserved>,
-    /// Pins of what it was looked at by. A leader may ask for more when this much is reserved, and has to be told of this again: with
-    /// next to no cache, a replica that had to be asked for anew then would be waited for while others wait for what is reserved.
-    pins: Vec<u32>,
+    kept: Kept,
 }
 
 /// Whose turn it is at these names, of all that have not reserved them yet.
@@ -43,7 +51,7 @@ struct Intent {
     since: Wall,
     leader: RankId,
     names: Vec<(Ino, NameHash)>,
-    pins: Vec<u32>,
+    kept: Kept,
 }
 
 /// What other ranks told for one planning of one operation.
@@ -132,27 +140,33 @@ impl Transactions {
         self.has_name(part.dir, part.hash) || self.has_inode(part.ino) || self.intents.iter().any(older)
     }
 
-    /// `pins`: of nodes that were loaded to look at it. They stay until it is reserved, or not: that is not waited for what another rank
-    /// would have to tell again.
-    fn intend(&mut self, id: TxnId, (since, leader): (Wall, RankId), parts: &[Reserved], pins: Vec<u32>) {
+    /// `kept`: stays until it is reserved, or not, that it is not waited for what another rank would have to tell again.
+    fn intend(&mut self, id: TxnId, (since, leader): (Wall, RankId), parts: &[Reserved], kept: Kept) {
         let names = parts.iter().map(|part| (part.dir, part.hash)).collect();
-        let before = self.intents.insert(id, Intent { since, leader, names, pins });
-        self.loose.extend(before.into_iter().flat_map(|intent| intent.pins));
+        let before = self.intents.insert(id, Intent { since, leader, names, kept });
+        self.loose.extend(before.into_iter().flat_map(|intent| intent.kept.pins));
+    }
+
+    /// Directories of which a step before was told that nothing of their own places them.
+    fn inherits(&self, id: TxnId) -> &[Ino] {
+        let meant = self.intents.get(&id).map(|intent| &intent.kept);
+        let kept = meant.or_else(|| self.prepared.get(&id).map(|prepared| &prepared.kept));
+        kept.map_or(&[], |kept| &kept.inherits)
     }
 
     /// What another rank meant to do it will say again, if it still does.
     pub(crate) fn forget_intents(&mut self, leader: RankId) {
         let of_leader = self.intents.extract_if(.., |_, intent| intent.leader == leader);
-        self.loose.extend(of_leader.flat_map(|(_, intent)| intent.pins));
+        self.loose.extend(of_leader.flat_map(|(_, intent)| intent.kept.pins));
     }
 
     pub(crate) fn forget_intent(&mut self, id: TxnId) {
-        self.loose.extend(self.intents.remove(&id).into_iter().flat_map(|intent| intent.pins));
+        self.loose.extend(self.intents.remove(&id).into_iter().flat_map(|intent| intent.kept.pins));
     }
 
     /// Applies that something is reserved: from here on it waits.
     pub(crate) fn prepare(&mut self, id: TxnId, leader: RankId, parts: Vec<Reserved>) {
-        let pins = self.intents.remove(&id).map(|intent| intent.pins).unwrap_or_default();
+        let kept = self.intents.remove(&id).map(|intent| intent.kept).unwrap_or_default();
         self.resolve(id);
         for part in &parts {
             self.names.insert((part.dir, part.hash), id);
@@ -161,7 +175,7 @@ impl Transactions {
             }
             *self.dirs.entry(part.dir).or_default() += 1;
         }
-        self.prepared.insert(id, Prepared { leader, parts, pins });
+        self.prepared.insert(id, Prepared { leader, parts, kept });
     }
 
     /// Applies that a transaction is over: here, if something was reserved for it, or for all, if this rank led it.
@@ -169,7 +183,7 @@ impl Transactions {
         self.committed.remove(&id);
         self.forget_intent(id);
         let Some(prepared) = self.prepared.remove(&id) else { return };
-        self.loose.extend(prepared.pins);
+        self.loose.extend(prepared.kept.pins);
         for part in &prepared.parts {
             self.names.remove(&(part.dir, part.hash));
             self.inos.remove(&part.ino);

@@ -187,6 +187,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_gap_of_maps", "mds", "peers::tests::defects_of_questions_are_caught"),
     // Who greets a rank that has just left: one of 1,000 seeds.
     ("mds_greets_after_leaving", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // What is made in a directory whose other rank gives it a default ACL at that time: one of 4,000 seeds with eager clients.
+    ("mds_early_by_replica", "mds", "tests::several::again::defects_of_what_is_handed_down_are_caught"),
+    ("mds_told_takes_from_above", "mds", "tests::several::again::defects_of_what_is_handed_down_are_caught"),
     // Header and name of a spread directory that come with one answer: one of 8,000 seeds.
     ("mds_load_takes_header", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A move that is begun and given up with one map: one of 1,000 seeds.
@@ -435,6 +438,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("registry_no_folder_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     ("registry_reads_undurable", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     // What the world of several ranks never asks for, or hardly ever shows.
+    ("mds_heard_is_not_kept", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_performed_placed", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_delegates_where_slots_place", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     ("mds_rewrite_sent_away", "mds", "tests::several::again::a_rank_that_sends_a_rewrite_away_is_caught"),

@@ -329,7 +329,7 @@ fn a_policy_that_nobody_can_have_set_is_absent() {
     assert_eq!(w.call(Request::RemoveXattr { node: root(), name: n("ceph.dir.entries") }), Err(Errno::EPERM));
 }
 
-fn acl(entries: &[(u16, u16, u32)]) -> Box<[u8]> {
+pub(super) fn acl(entries: &[(u16, u16, u32)]) -> Box<[u8]> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
         out.extend_from_slice(&tag.to_le_bytes());
@@ -339,7 +339,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Box<[u8]> {
     out.into()
 }
 
-const NO: u32 = u32::MAX;
+pub(super) const NO: u32 = u32::MAX;
 
 #[test]
 fn acls_set_modes_and_are_inherited() {

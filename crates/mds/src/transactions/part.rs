@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::{Pending, Rank};
 use crate::transactions::lead::FAILED_NS;
-use crate::transactions::{carried, dirs, no_left};
+use crate::transactions::{Kept, carried, dirs, no_left};
 use crate::txn::DentryAt;
 use crate::view::{Found, View, park};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
@@ -80,6 +80,11 @@ pub(super) fn leader(op: &Op) -> RankId {
     op.of_rank.unwrap_or_default()
 }
 
+fn kept(op: &mut Op) -> Kept {
+    let inherits = op.heard.as_mut().map(|heard| std::mem::take(&mut heard.inherits));
+    Kept { pins: std::mem::take(&mut op.pins), inherits: inherits.unwrap_or_default() }
+}
+
 fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part]) -> Found<Plan> {
     let mut looked = Vec::with_capacity(parts.len());
     for part in parts {
@@ -91,8 +96,8 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
         looked.push(one);
     }
     let reserved: Vec<Reserved> = looked.iter().flat_map(Looked::wanted).copied().collect();
-    let pins = std::mem::take(&mut op.pins);
-    view.transactions.intend(id, (since, leader(op)), &reserved, pins);
+    let kept = kept(op);
+    view.transactions.intend(id, (since, leader(op)), &reserved, kept);
     Plan::reply(Reply::Seen(looked.into_iter().map(|one| one.seen).collect()))
 }
 
@@ -102,6 +107,13 @@ fn prepare(
     (id, since): (TxnId, Wall),
     (parts, hasty): (&[Part], bool),
 ) -> Found<Plan> {
+    // What the step before had to ask another rank for this one may not ask: it would be refused and begun anew, for ever (seed 10468 of
+    // several ranks).
+    for ino in view.transactions.inherits(id) {
+        if !op.inherits(*ino) && !stdx::mutant!("mds_heard_is_not_kept") {
+            op.hears().inherits.push(*ino);
+        }
+    }
     let again = view.transactions.prepared().contains_key(&id);
     let mut looked = Vec::with_capacity(parts.len());
     for part in parts {
@@ -127,8 +139,8 @@ fn prepare(
         return Plan::reply(Reply::Seen(seen));
     }
     if hasty {
-        let pins = std::mem::take(&mut op.pins);
-        view.transactions.intend(id, (since, leader(op)), &reserved, pins);
+        let kept = kept(op);
+        view.transactions.intend(id, (since, leader(op)), &reserved, kept);
     }
     let mut w = Writer::new();
     put_reserved(&reserved, &mut w);

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::tests::early::{WANTS, answer};
+use crate::tests::files::{NO, acl};
 use proto::message::Told;
 
 const MORE: ConnId = ConnId(61);
@@ -145,4 +146,67 @@ fn a_rank_that_shows_what_is_not_presented_is_caught() {
     let verdict = std::panic::catch_unwind(what_others_are_told_of_contents_waits_for_who_presents);
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
+}
+
+/// What broke (seed 3767 of several ranks, eager): a rank answered early what it had made in a directory of another rank's, whose inode got a
+/// default ACL. Made again after a crash it was another one than its caller had been told.
+fn what_was_made_early_is_as_it_was_told(hands_down: bool) {
+    let (mut c, dir) = Cluster::with_moved();
+    let change = |c: &mut Cluster| {
+        let value = acl(&[(1, 7, NO), (2, 7, 42), (4, 5, NO), (0x10, 7, NO), (0x20, 0, NO)]);
+        let name = n("system.posix_acl_default");
+        let request = Request::SetXattr { node: dir, name, value, mode: proto::request::XattrMode::Either };
+        assert_eq!(c.call(0, request), Ok(Reply::Ok));
+    };
+    if hands_down {
+        change(&mut c);
+    }
+    c.greet(1, Peer::Trusted, WANTS);
+    let make = |name: &str| Request::MkNod { parent: dir, name: n(name), new: mode(0o100_664) };
+    c.start(1, REMOTE, make("first"));
+    c.pass(5);
+    let session = c.worlds[1].sessions[&REMOTE];
+    c.worlds[1].auto_durable = false;
+    let tid = c.start(1, REMOTE, make("made"));
+    let is_early = |message: &ServerMsg| matches!(message, ServerMsg::Early { tid: of, .. } if *of == tid);
+    let early = c.heard(1, is_early);
+    assert_eq!(early.is_some(), !hands_down, "what hands something down is waited for");
+    let Some(ServerMsg::Early { wall, outcome: Ok(Reply::Attr(told)), .. }) = early else { return };
+    change(&mut c);
+    c.crash(1);
+    c.worlds[1].auto_durable = true;
+    let world = c.hold(1);
+    world.wants = WANTS;
+    let welcome = world.hello(MORE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    world.say(MORE, ClientMsg::Reclaimed);
+    let (cred, request) = (Cred::ROOT, make("made"));
+    let told_of = Told { ino: told.ino, wall, heard: true };
+    world.say(MORE, ClientMsg::Performed { tid, floor: tid, cred, told: told_of, request });
+    world.say(MORE, ClientMsg::Presented);
+    c.settle();
+    c.pass(50);
+    let made = c.lookup(dir, "made").expect("it is made again");
+    assert_eq!((made.ino, made.mode, made.gid, made.has_xattrs), (told.ino, told.mode, told.gid, false));
+}
+
+#[test]
+fn what_was_made_early_in_a_directory_of_another_rank_is_made_again() {
+    what_was_made_early_is_as_it_was_told(false);
+}
+
+#[test]
+fn what_another_ranks_directory_hands_down_is_not_told_early() {
+    what_was_made_early_is_as_it_was_told(true);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_what_is_handed_down_are_caught() {
+    for (defect, hands_down) in [("mds_early_by_replica", true), ("mds_told_takes_from_above", false)] {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(|| what_was_made_early_is_as_it_was_told(hands_down));
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }

@@ -296,11 +296,37 @@ pub(super) fn nothing_is_delegated_where_slots_place() {
     }
 }
 
+/// What broke (seed 10468 of several ranks): what one step of a transaction had asked another rank the next one did not know. It may not ask
+/// itself, and the transaction began anew for ever.
+#[test]
+fn what_was_heard_for_clear_counts_for_prepare() {
+    let mut c = Cluster::new();
+    let above = c.mkdir(root(), "a");
+    let dir = c.mkdir(above, "p");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    let inner = c.mkdir(dir, "q");
+    let file = c.create(inner, "b");
+    let moved = c.mkdir(root(), "b");
+    // None of them was made where slots place: but by its number the one above might be.
+    c.spread_slots(4_096);
+    assert_eq!(c.slot_owner(above), 1);
+    c.drop_cache(1);
+    c.crash(1);
+    assert!(c.worlds[1].rank.view.cache.by_ino(dir.ino).is_none());
+    let flags = proto::request::rename_flags::EXCHANGE;
+    let (name, new_name) = (n("b"), n("b"));
+    let request = Request::Rename { parent: inner, name, new_parent: root(), new_name, flags };
+    assert_eq!(c.call(0, request), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.lookup(inner, "b").expect("there").ino, moved.ino);
+    assert_eq!(c.lookup(root(), "b").expect("there").ino, file.ino);
+}
+
 /// The simulator would find these, if slots placed anything there.
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_slots_are_caught() {
-    let defects: [(&str, fn()); 4] = [
+    let defects: [(&str, fn()); 5] = [
+        ("mds_heard_is_not_kept", what_was_heard_for_clear_counts_for_prepare),
         ("mds_seal_not_replayed", replay_drops_what_went_with_its_slots),
         ("mds_newborn_unmarked", only_a_newborn_may_lack_a_header),
         ("mds_performed_placed", what_a_client_makes_by_itself_inherits),
