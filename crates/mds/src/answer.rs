@@ -205,6 +205,7 @@ impl Rank {
         let left: Vec<Ino> = self.view.txn.left.iter().map(|left| left.ino).collect();
         received.iter().chain(&left).for_each(|ino| self.home_changes(*ino));
         let came = std::mem::take(&mut self.view.txn.came);
+        let ended = std::mem::take(&mut self.view.txn.ended);
         let applied = apply(&mut self.view, &mut self.sessions, &muts.0, Source::Live);
         if !stdx::mutant!("mds_received_as_new") {
             received.into_iter().for_each(|ino| self.view.cache.flag(ino, 0, node::END_CLEAN));
@@ -218,6 +219,10 @@ impl Rank {
         self.view.txn.clear();
         if !(left.is_empty() && came.is_empty()) {
             self.carried(&left, came);
+        }
+        for ino in ended {
+            let waiting = self.view.locks.leave(ino);
+            self.look_again(waiting);
         }
         match applied {
             Ok(follow) => {

@@ -338,7 +338,7 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resour
         | Request::GetXattr { node, .. }
         | Request::ListXattr { node }
         | Request::Access { node, .. } => resources.push(Resource::Inode(node.ino)),
-        Request::Release { .. } => {}
+        Request::Release { node, .. } => resources.push(Resource::Held(node.ino)),
         naming_requests!()
         | looking_requests!()
         | setting_requests!()

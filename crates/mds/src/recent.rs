@@ -18,6 +18,8 @@ pub(crate) enum Resource {
     /// Entries, counts and times of a directory.
     Header(Ino),
     Name(Ino, NameHash),
+    /// That the journal has nothing more of what came open or locked with it: nobody presents that again.
+    Held(Ino),
 }
 
 /// What a transaction changes.

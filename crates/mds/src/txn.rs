@@ -27,6 +27,8 @@ pub(crate) struct Txn {
     pub received: Vec<Ino>,
     /// Inodes whose change counter another rank has set: it is not of this life.
     pub counted: Vec<Ino>,
+    /// Inodes that end while somebody has, or waits for, a lock on them.
+    pub ended: Vec<Ino>,
     /// Inodes that come, and what sessions have of them.
     pub came: Vec<(Ino, Vec<Holder>)>,
     /// Inodes that are another rank's from now on.
@@ -74,6 +76,7 @@ impl Txn {
         }
         self.received.clear();
         self.counted.clear();
+        self.ended.clear();
         self.left.clear();
         self.came.clear();
         self.forget_way();

@@ -574,6 +574,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A file without a name that another rank has.
     ("mds_whole_knows_all", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // Looked for without a place to look at, and nowhere.
+    ("mds_holder_gone_early", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_locks_outlive_inode", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_unlocks_where_it_is", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_links_lead", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_nowhere_is_elsewhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_unseen_not_sought", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
@@ -582,6 +585,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A copy from a file that was seen last at another rank.
     ("client_lost_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_locks_of_nothing", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_claims_stay", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_answers_not_shown", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_looks_without_pause", "client", "router::tests::holdings::defects_of_books_are_caught"),

@@ -12,8 +12,8 @@ use crate::window::{Pending, Sent};
 use proto::cluster::RANKS_MAX;
 use proto::message::{At, ClientMsg, JoinToken};
 use proto::reply::{Outcome, Reply};
-use proto::request::Request;
-use proto::{Errno, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
+use proto::request::{LockKind, Request};
+use proto::{Errno, Incarnation, Ino, NodeRef, RankId, SessionId, Tid, every_request};
 use stdx::Mono;
 use stdx::hash::HashSeed;
 
@@ -223,9 +223,19 @@ impl Client {
         self.held.some(most).collect()
     }
 
-    /// Nobody has what was open there.
-    pub(crate) fn open_nowhere(&mut self, ino: Ino, count: u32) {
-        self.held.released(ino, count);
+    /// Nobody has that inode, of which something is given back.
+    pub(crate) fn gives_back_nowhere(&mut self, request: &Request) {
+        let gives_back = match request {
+            Request::Release { .. } => true,
+            Request::SetLock { lock, .. } => {
+                lock.kind == LockKind::Unlock && !stdx::mutant!("client_locks_of_nothing")
+            }
+            Request::ReleaseLocks { .. } => !stdx::mutant!("client_locks_of_nothing"),
+            every_request!() => false,
+        };
+        if gives_back && request.subject().is_some_and(|(node, _)| self.held.has(node.ino)) {
+            self.held.on_answer(request, &Ok(Reply::Ok));
+        }
     }
 
     #[cfg(test)]

@@ -127,9 +127,7 @@ impl Many {
                 self.parked.push(Parked { call, cred, request, rank, at: self.now.after(pause_ns) });
             }
             Next::Fail => {
-                if let Request::Release { node, count } = request {
-                    self.clients.iter_mut().for_each(|client| client.open_nowhere(node.ino, count));
-                }
+                self.clients.iter_mut().for_each(|client| client.gives_back_nowhere(&request));
                 self.failed(call, Errno::ESTALE, out);
             }
         }

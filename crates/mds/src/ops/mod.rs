@@ -34,7 +34,7 @@ use crate::op::{Op, Plan, Stop};
 use crate::transactions::part;
 use crate::txn::Delta;
 use crate::view::{Found, View};
-use proto::request::Request;
+use proto::request::{LockKind, Request};
 use proto::{Errno, NodeRef, RankId};
 use proto::{
     locking_requests, looking_requests, naming_requests, rank_requests, syncing_requests, writing_requests,
@@ -107,7 +107,17 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         }
         Request::RemoveXattr { node, name } => xattr::remove(view, op, *node, name.as_bytes()),
         Request::TestLock { node, lock } => lock::test(view, op, *node, lock),
-        Request::SetLock { node, lock, wait } => lock::set(view, op, *node, lock, *wait),
+        Request::SetLock { node, lock, wait } => match lock::set(view, op, *node, lock, *wait) {
+            // As with ReleaseLocks.
+            Err(stop @ Stop::NotMine(_)) if lock.kind == LockKind::Unlock && lock.start <= lock.end => {
+                let limits = view.config.limits.locks();
+                if !stdx::mutant!("mds_unlocks_where_it_is") {
+                    let _full = view.locks.unlock(node.ino, op.session, lock, limits);
+                }
+                Err(stop)
+            }
+            planned => planned,
+        },
         Request::ReleaseLocks { node, flock, owner } => {
             match has_holders_of(view, op, *node) {
                 Ok(()) => Ok(lock::release(view, op.session, node.ino, *flock, *owner)),

@@ -555,7 +555,8 @@ impl Cluster {
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
         let token = JoinToken::of(&self.worlds[at].config.join_key, session);
         let to = At { join: true, token, ..self.worlds[at].at() };
-        let hello = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE, at: to };
+        let hello =
+            ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: self.worlds[at].wants, at: to };
         self.inject(at, Input::Message { conn: REMOTE, message: hello });
         let welcome = self.worlds[at].welcomed(REMOTE);
         assert!(matches!(welcome, Some(ServerMsg::Welcome { .. })), "{welcome:?}");

@@ -98,6 +98,32 @@ fn one_of_two_opens_that_is_given_back_leaves_the_other() {
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
+/// What broke (seed 9782 of several ranks, answered early): the lock was on a file that was gone, and whoever unlocked it claimed it again of
+/// a rank that lived again. There it held up all that moves.
+#[test]
+fn what_is_unlocked_and_gone_is_claimed_no_more() {
+    for unlock in [
+        |node| Request::SetLock { node, lock: LockSpec { kind: LockKind::Unlock, ..lock() }, wait: false },
+        |node| Request::ReleaseLocks { node, flock: true, owner: 1 },
+    ] {
+        let (mut bench, file) = with_held();
+        let mut said = bench.call(3, unlock(file));
+        for _ in 0..10_000 {
+            let asked: Vec<(u16, u64)> =
+                (0..2).flat_map(|rank| said.asked(rank).into_iter().map(move |tid| (rank, tid))).collect();
+            said = match asked[..] {
+                [] => bench.passes(10),
+                [(rank, tid), ..] => bench.not_mine(rank, tid, None, 2),
+            };
+            if !said.answers().is_empty() {
+                break;
+            }
+        }
+        assert_eq!(said.answers(), [(3, Err(Errno::ESTALE))]);
+        assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+    }
+}
+
 /// Its directory is rank 1's, and it is where it was when it lost its name.
 #[test]
 fn a_file_without_a_name_is_asked_for_where_it_was_opened() {
@@ -248,7 +274,8 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 7] = [
+    let defects: [(&str, fn()); 8] = [
+        ("client_locks_of_nothing", what_is_unlocked_and_gone_is_claimed_no_more),
         ("client_parts_by_its_books", what_came_unheard_to_a_rank_that_goes_is_found_there),
         ("client_claims_stay", what_was_claimed_where_it_is_no_more_is_claimed_there_no_more),
         ("client_lost_where_it_was", a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank),

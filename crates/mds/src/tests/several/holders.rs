@@ -263,6 +263,97 @@ fn what_is_locked_and_left_the_cache_keeps_its_lock() {
     assert!(c.is_locked(file));
 }
 
+/// What broke (seed 9782 of several ranks, eager): nobody found the inode any more to give its lock back, and it held up all that moves.
+#[test]
+fn a_lock_ends_with_what_it_is_on() {
+    for moved in [false, true] {
+        let mut c = Cluster::new();
+        let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+        let (file, sub) = (c.create(dir, "f"), c.mkdir(dir, "sub"));
+        c.greet(0, Peer::Trusted, Bits::NONE);
+        c.join(0, 1, Peer::Trusted);
+        for node in [file, sub] {
+            c.asks_well(0, Request::SetLock { node, lock: LOCK, wait: false });
+        }
+        let lock = LockSpec { owner: 9, ..LOCK };
+        let at = usize::from(moved);
+        if moved {
+            assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+        }
+        let waits = c.start(at, EMBEDDED, Request::SetLock { node: file, lock, wait: true });
+        assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+        assert_eq!(c.call(0, Request::RmDir { parent: dir, name: n("sub") }), Ok(Reply::Ok));
+        let answer = c.wait(at, EMBEDDED, waits);
+        assert!(!matches!(answer, Answered::Outcome(Ok(_))), "{answer:?}");
+        if moved {
+            c.crash(1);
+            c.comes_back(1);
+        }
+        for node in [file, sub] {
+            assert!(!c.worlds[at].rank.view.locks.is_locked(node.ino));
+        }
+        assert_eq!(c.pin(if moved { dir } else { other }, 1 - at as u16), Ok(Reply::Ok));
+    }
+}
+
+/// As with ReleaseLocks: its client did not know that it had gone when it claimed it here.
+#[test]
+fn an_unlock_ends_a_claim() {
+    let (mut c, _, file, _) = claimed_where_it_was();
+    let lock = LockSpec { kind: LockKind::Unlock, ..LOCK };
+    assert_eq!(c.asks(0, Request::SetLock { node: file, lock, wait: false }), NOT_MINE(1));
+    assert!(!c.worlds[0].rank.view.locks.is_locked(file.ino));
+}
+
+/// What broke (seed 6359 of several ranks, eager): told at once that it was closed, its client had nothing to reclaim after a crash, and the
+/// rank's next life had it open and locked for ever.
+fn given_back_when_durable(open: bool) {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    if open {
+        c.asks_well(0, Request::Open { node: file, flags: 2 });
+    }
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    c.worlds[1].wants = crate::tests::early::WANTS;
+    c.join(0, 1, Peer::Trusted);
+    c.worlds[1].wants = Bits::NONE;
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    // It is given numbers with its first change.
+    c.start(1, REMOTE, Request::MkNod { parent: dir, name: n("first"), new: mode(0o100_644) });
+    c.pass(5);
+    let unlock = Request::ReleaseLocks { node: file, flock: true, owner: 1 };
+    if open {
+        c.asks_well(1, unlock.clone());
+    }
+    c.worlds[1].auto_durable = false;
+    let last = if open {
+        let reclaim = ClientMsg::Reclaim { node: file, count: 1, writes: true, locks: Vec::new() };
+        c.hold(1).say(REMOTE, reclaim);
+        Request::Release { node: file, count: 1 }
+    } else {
+        unlock
+    };
+    let tid = c.start(1, REMOTE, last);
+    assert_eq!(c.take_answer(1, REMOTE, tid), None, "a crash would take it back");
+    c.hold(1).sync();
+    c.settle();
+    assert_eq!(c.take_answer(1, REMOTE, tid), Some(Answered::Outcome(Ok(Reply::Ok))));
+    c.worlds[1].auto_durable = true;
+    c.crash(1);
+    c.comes_back(1);
+    c.hold(1).say(REMOTE, ClientMsg::Presented);
+    c.settle();
+    assert!(!c.is_locked(file));
+}
+
+#[test]
+fn what_came_and_is_given_back_is_told_when_the_journal_has_it() {
+    given_back_when_durable(true);
+    given_back_when_durable(false);
+}
+
 /// Found by the simulator (seed 3020 of several ranks): looked for without a place to look at, it was nowhere, and all links are another
 /// rank's. So it was taken for that rank's, nobody had it open any more, and its name took it along.
 #[test]
@@ -572,7 +663,11 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 18] = [
+    let defects: [(&str, fn()); 22] = [
+        ("mds_locks_outlive_inode", a_lock_ends_with_what_it_is_on),
+        ("mds_unlocks_where_it_is", an_unlock_ends_a_claim),
+        ("mds_holder_gone_early", || given_back_when_durable(true)),
+        ("mds_holder_gone_early", || given_back_when_durable(false)),
         ("mds_links_lead", what_is_open_and_found_nowhere_stays_open_at_a_rank_without_the_links),
         ("mds_move_takes_what_came", what_came_back_before_its_move_was_heard_of_is_open),
         ("mds_claims_stay", a_claim_ends_when_its_client_has_found_the_inode_elsewhere),

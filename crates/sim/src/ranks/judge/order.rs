@@ -4,10 +4,14 @@
 //!
 //! Absent: what was told (`promise.rs`).
 
+use super::owners::{By, Of};
 use super::promise::Promise;
 use super::{Asked, Judge, Key, Pending};
-use crate::model::judge::{Fact, Verdict, asked_for, chain, is_without_xattr, overlaps, parents, performs};
+use crate::model::judge::{
+    Fact, Verdict, asked_for, chain, changed, is_without_xattr, overlaps, parents, performs,
+};
 use proto::ids::{RankId, SessionId, Tid};
+use proto::name::name_hash;
 use proto::reply::Outcome;
 use proto::request::Request;
 use proto::{Errno, Ino, every_request};
@@ -69,13 +73,36 @@ impl Judge {
                 continue;
             }
             let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request, outcome));
-            if performs(what).iter().any(|fact| overlaps(seen, fact)) {
+            let apart =
+                |fact: &Fact| promise.lost && other.0 != key.0 && self.is_apart(other.0, what, seen, fact);
+            if performs(what).iter().any(|fact| overlaps(seen, fact) && !apart(fact)) {
                 return Err(format!(
                     "does not show what was performed as {other:?} before it was asked for: {what:?}"
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Whether all that is seen of a directory are names in parts in which a rank that was told of other parts has no say: each rank
+    /// presents by itself. What is said of a directory as a whole is of all parts.
+    fn is_apart(&self, rank: RankId, what: &Request, seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
+        let Fact::Names(dir) = fact else { return false };
+        if seen.contains(fact) {
+            return false;
+        }
+        let at = |name: &[u8]| (*dir, Of::Name(name_hash(&self.seed, name)));
+        let of = changed(what).filter(|(at, _)| at == dir);
+        let told: Vec<By> =
+            of.map(|(_, name)| self.owners.governing(at(name.as_bytes()), self.tree())).collect();
+        let mut names = seen.iter().filter_map(|fact| match fact {
+            Fact::Name(of, name) if of == dir => Some(at(name)),
+            Fact::Name(..) | Fact::Names(_) | Fact::Inode(_) | Fact::Life(_) | Fact::Place(_) => None,
+        });
+        names.all(|at| {
+            let by = self.owners.governing(at, self.tree());
+            !told.contains(&by) && self.owners.owner(at, self.tree()) != rank
+        })
     }
 
     /// An answer without a transaction: what is looked at before which states it may show.
