@@ -89,6 +89,8 @@ pub struct Client {
     /// What releases something or waits at the rank without using it: never behind the credit limit,
     /// else callers that wait for a lock could keep its holder from unlocking.
     uncredited: VecDeque<Queued>,
+    /// Opens that callers gave back when the session ended, and that are in another rank's books.
+    given_back: Vec<(Ino, u32)>,
     queue: VecDeque<Queued>,
     /// Empty without `retry`: what cannot be reclaimed needs no book.
     held: Held,
@@ -170,6 +172,7 @@ impl Client {
             life: Life::Serving,
             window: Window::new(),
             uncredited: VecDeque::new(),
+            given_back: Vec::new(),
             queue: VecDeque::new(),
             held: Held::new(),
             session: SessionId(0),

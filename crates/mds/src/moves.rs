@@ -8,6 +8,7 @@
 
 mod below;
 mod carve;
+mod gathered;
 mod holders;
 mod map;
 mod pins;
@@ -20,6 +21,7 @@ use crate::territory::{Part, Side};
 use crate::units::whole;
 use below::{InUse, Slice};
 use carve::Carves;
+use gathered::Gathered;
 use holders::{Found, Told};
 use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
@@ -206,6 +208,7 @@ pub(crate) struct Moves {
     /// A directory of which that could not be read.
     pub unreadable: Option<Ino>,
     pins: Pins,
+    gathered: Gathered,
     pub unseen: Unseen,
     carves: Carves,
 }
@@ -384,6 +387,9 @@ impl Rank {
                 let why = format!("it took too long: {}", phase.waits_for());
                 return self.give_up_move(&why, out);
             }
+            if phase.is_before_seal() && self.is_gathered(one.unit, one.goal) {
+                return self.give_up_move(gathered::WHY, out);
+            }
             let next = self.move_on(now, phase, part, out);
             self.moves.waits = next.is_none();
             let Some(next) = next else {
@@ -480,6 +486,7 @@ impl Rank {
             {
                 Begin::Moot
             }
+            Goal::Carry(..) if self.is_gathered(unit, goal) => Begin::Refused(gathered::WHY.to_owned()),
             Goal::Carry(..) | Goal::Move(_) => self.carry_out(),
         }
     }

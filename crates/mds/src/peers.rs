@@ -880,6 +880,7 @@ impl Rank {
             }
             Park::Hand(number, unit) => {
                 self.hold_pin(unit.dir);
+                self.gather(unit.dir);
                 (Ask::Hand(unit, me), self.owner_of_unit(number, unit), Request::Hand { unit, to: me })
             }
             Park::SetTimes { dir, mtime, stamp } => {

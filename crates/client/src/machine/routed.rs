@@ -223,6 +223,16 @@ impl Client {
         self.held.some(most).collect()
     }
 
+    /// Opens that callers gave back when the session ended, and that are in another rank's books.
+    pub(crate) fn take_given_back(&mut self) -> Vec<(Ino, u32)> {
+        std::mem::take(&mut self.given_back)
+    }
+
+    /// These were given back.
+    pub(crate) fn released(&mut self, ino: Ino, count: u32) {
+        self.held.released(ino, count);
+    }
+
     /// Nobody has that inode, of which something is given back.
     pub(crate) fn gives_back_nowhere(&mut self, request: &Request) {
         let gives_back = match request {

@@ -9,6 +9,7 @@ use crate::output::Output;
 use crate::ranktime::RankTime;
 use crate::window::Sent;
 use proto::message::{ClientMsg, JoinToken, PROTOCOL, ServerMsg};
+use proto::request::Request;
 use proto::{Errno, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
@@ -129,9 +130,17 @@ impl Client {
     /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the
     /// callers get EIO, those who have their results later. Its locks may belong to others by now.
     pub(super) fn start_over(&mut self, out: &mut Out) {
+        self.given_back.clear();
         for pending in self.window.take_all().into_values() {
             let outcome = Err(Errno::EIO);
             if let Some(sent) = &pending.sent {
+                // It was sent away by the rank in whose books that is still.
+                if let Request::Release { node, count } = &sent.request
+                    && !self.held.has(node.ino)
+                    && !stdx::mutant!("client_closes_where_it_was_sent")
+                {
+                    self.given_back.push((node.ino, *count));
+                }
                 self.held.on_answer(&sent.request, &outcome);
             }
             answer(out, pending.call, outcome);

@@ -76,6 +76,11 @@ impl Many {
                 out.push(Output::Disconnect { rank: other });
             }
         }
+        // What callers closed meanwhile is reclaimed of no rank, in whosever books it is (seed 17644 of several ranks).
+        let given_back: Vec<_> = self.clients.iter_mut().flat_map(Client::take_given_back).collect();
+        for (ino, count) in given_back {
+            self.clients.iter_mut().for_each(|client| client.released(ino, count));
+        }
         if next.0 == NONE && rank != FIRST && !stdx::mutant!("client_numbered_by_who_goes") {
             out.push(Output::Disconnect { rank });
             out.push(Output::Connect { rank: FIRST });

@@ -74,6 +74,7 @@ impl Rank {
     /// Units that are elsewhere are asked for, entries of those that are here are dropped, and headers that are missing are loaded.
     fn bring_home(&mut self, now: Now, dir: Ino, spread: Spread, left: usize) -> Next {
         let (mut yet, me) = (0, self.view.config.rank);
+        self.gather(dir);
         for (number, frag) in spread.all() {
             let unit = Unit { dir, frag };
             let has_entry = self.view.territory.entry_of(unit).is_some();

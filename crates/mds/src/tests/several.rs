@@ -57,6 +57,8 @@ struct Cluster {
     gone: Vec<(usize, RankId)>,
     /// Ranks that do not hear of new maps for now.
     behind: BTreeSet<usize>,
+    /// A rank outside of the mask: carved parts that come there go back.
+    masked: Option<RankId>,
 }
 
 /// What a rank needs in the store before its first life.
@@ -124,6 +126,7 @@ impl Cluster {
             cut: BTreeSet::new(),
             gone: Vec::new(),
             behind: BTreeSet::new(),
+            masked: None,
         };
         cluster.settle();
         cluster
@@ -280,10 +283,16 @@ impl Cluster {
             MapWish::Switch { unit, id } | MapWish::Abort { unit, id } => {
                 let entry = Arc::make_mut(&mut self.map.entries).get_mut(&unit).expect("an entry");
                 let Some(moving) = entry.moving.filter(|moving| moving.id == id) else { return };
+                let (from, carved) = (entry.rank, entry.policy == Policy::Carved);
+                (entry.moving, entry.version) = (None, version);
                 if matches!(wish, MapWish::Switch { .. }) {
                     entry.rank = moving.to;
+                    // The mask has it go back, with the same map.
+                    if carved && self.masked == Some(moving.to) {
+                        self.map.last_move = MoveId(self.map.last_move.0 + 1);
+                        entry.moving = Some(Moving { id: self.map.last_move, to: from });
+                    }
                 }
-                (entry.moving, entry.version) = (None, version);
             }
         }
         self.publish();

@@ -98,6 +98,21 @@ fn one_of_two_opens_that_is_given_back_leaves_the_other() {
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
+/// What broke (seed 17644 of several ranks): it was closed, sent on to another rank, and the session ended. Its caller was told so, and it
+/// stayed in the books of the rank that it had been opened at, for ever.
+#[test]
+fn what_is_closed_when_the_session_ends_is_open_nowhere() {
+    let (mut bench, file) = with_held();
+    bench.router.each_client().for_each(|client| client.recover_clean());
+    assert_eq!(bench.call(3, Request::Release { node: file, count: 1 }).asked(0), [3]);
+    assert_eq!(bench.not_mine(0, 3, Some(1), 2).asked(1), [2]);
+    let refused = ServerMsg::Refused { errno: Errno::ESTALE.0 as u32, reason: "evicted".to_owned() };
+    assert_eq!(bench.say(1, refused).answers(), [(3, Err(Errno::EIO))]);
+    assert_eq!(bench.router.opens(file.ino), 0);
+    bench.step(Input::Connected { rank: RankId(0) });
+    assert_eq!(reclaimed(&bench.welcome(0, 6, false), 0), []);
+}
+
 /// What broke (seed 9782 of several ranks, answered early): the lock was on a file that was gone, and whoever unlocked it claimed it again of
 /// a rank that lived again. There it held up all that moves.
 #[test]
@@ -274,7 +289,8 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 9] = [
+        ("client_closes_where_it_was_sent", what_is_closed_when_the_session_ends_is_open_nowhere),
         ("client_locks_of_nothing", what_is_unlocked_and_gone_is_claimed_no_more),
         ("client_parts_by_its_books", what_came_unheard_to_a_rank_that_goes_is_found_there),
         ("client_claims_stay", what_was_claimed_where_it_is_no_more_is_claimed_there_no_more),

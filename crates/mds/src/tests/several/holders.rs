@@ -25,7 +25,7 @@ impl Cluster {
     }
 
     /// The client comes back to a rank that lives again, and has nothing in its books for it.
-    fn comes_back(&mut self, at: usize) {
+    pub(super) fn comes_back(&mut self, at: usize) {
         let session = self.worlds[0].sessions[&REMOTE];
         self.returns_with(at, session, &[]);
     }
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// A file in a directory that becomes rank 1's while a client has it open and locked.
-    fn with_held() -> (Self, NodeRef, NodeRef) {
+    pub(super) fn with_held() -> (Self, NodeRef, NodeRef) {
         let mut c = Self::new();
         let dir = c.mkdir(root(), "d");
         let file = c.create(dir, "f");
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Whether somebody else gets the lock.
-    fn is_locked(&mut self, file: NodeRef) -> bool {
+    pub(super) fn is_locked(&mut self, file: NodeRef) -> bool {
         let lock = LockSpec { owner: 9, ..LOCK };
         match self.call(1, Request::SetLock { node: file, lock, wait: false }) {
             Ok(_) => {

@@ -50,6 +50,29 @@ pub(super) fn come_again(c: &mut Cluster) {
     c.crash(1);
 }
 
+/// What broke (seed 18442 of several ranks): the rank died before it heard that a move from it had been made. Its next life had open and locked
+/// what had gone with it, whose clients had nothing to give back there, and never left.
+#[test]
+pub(crate) fn who_has_what_went_before_its_life_leaves() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let pin = c.start(0, EMBEDDED, Cluster::pin_request(dir, 0));
+    c.until_switch_of(1);
+    c.behind.insert(1);
+    c.deaf = false;
+    c.settle();
+    assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
+    c.behind.clear();
+    c.crash(1);
+    c.comes_back(1);
+    assert!(c.worlds[1].rank.view.files.get(file.ino).is_some_and(|file| file.is_open()));
+    assert!(c.is_locked(file), "it is where the file is");
+    stop(&mut c);
+    renew(&mut c, 13);
+    c.pass(2_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+    let _pinned = c.take_answer(0, EMBEDDED, pin);
+}
+
 #[test]
 pub(crate) fn who_has_nothing_left_leaves() {
     let (mut c, dir) = Cluster::with_moved();

@@ -291,6 +291,20 @@ fn who_asks_for_many_parts_that_become_one_finds_it() {
     assert_eq!(attr.size, 20);
 }
 
+/// The same of one that is to be in one part again.
+#[test]
+pub(super) fn what_is_to_be_one_is_gathered_outside_of_the_mask() {
+    let mut c = Cluster::of(3);
+    let dir = c.mkdir(root(), "d");
+    for at in 0..20 {
+        c.create(dir, &format!("g{at}"));
+    }
+    c.spread(dir, 2);
+    c.masked = Some(RankId(0));
+    c.merged(dir);
+    assert_eq!(c.names(dir).len(), 20);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn a_sign_from_each_part_is_caught() {

@@ -514,7 +514,10 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 32] = [
+    let defects: [(&str, fn()); 35] = [
+        ("mds_mask_pulls_back", spreads::what_is_to_end_is_gathered_outside_of_the_mask),
+        ("mds_mask_pulls_back", merges::what_is_to_be_one_is_gathered_outside_of_the_mask),
+        ("mds_leaves_with_claims", leaving::who_has_what_went_before_its_life_leaves),
         ("mds_load_takes_header", header_and_name_of_a_spread_directory_come_together),
         ("mds_pin_goes_by_entries", pins::a_remembered_pin_without_an_entry_is_its_owners_to_carry_out),
         ("mds_announce_outlives_itself", pins::a_move_that_was_given_up_before_a_map_said_it_is_over),

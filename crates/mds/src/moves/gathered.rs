@@ -1,0 +1,41 @@
+//! Directories of which all parts are wanted here at once, to end or to unite them. Where the coordinator would have them elsewhere (the
+//! mask) one would go while the next one comes, without end (seed 18288 of several ranks). So what others announce of them is refused for a
+//! while.
+//!
+//! Absent: who asks for the parts (`ops/rmdir.rs`, `spreads/merge.rs`); what is pinned (`pins.rs`).
+
+use super::{Goal, LEASES};
+use crate::config::State;
+use crate::rank::Rank;
+use proto::cluster::Unit;
+use proto::{Frag, Ino};
+use std::collections::BTreeMap;
+use stdx::Mono;
+
+/// Why a move is refused.
+pub(super) const WHY: &str = "all of its directory is to be here";
+
+/// Until when, of each.
+#[derive(Debug, Default)]
+pub(super) struct Gathered(BTreeMap<Ino, Mono>);
+
+impl Rank {
+    /// A part of that directory is asked for, that all are here.
+    pub(crate) fn gather(&mut self, dir: Ino) {
+        let now = self.view.now.mono;
+        let until = now.after(LEASES * self.view.config.lease_ns);
+        let gathered = &mut self.moves.gathered.0;
+        gathered.retain(|_, until| *until > now);
+        gathered.insert(dir, until);
+    }
+
+    /// Whether a move that others announced would take one of these parts away.
+    pub(super) fn is_gathered(&self, unit: Unit, goal: Goal) -> bool {
+        let until = self.moves.gathered.0.get(&unit.dir);
+        matches!(goal, Goal::Carry(..))
+            && unit.frag != Frag::WHOLE
+            && self.state == State::Active
+            && until.is_some_and(|until| *until > self.view.now.mono)
+            && !stdx::mutant!("mds_mask_pulls_back")
+    }
+}
