@@ -13,7 +13,7 @@ use crate::units::whole;
 use proto::cluster::{ClusterMap, Entry, Moving, Policy, Unit};
 use proto::request::Request;
 use proto::{Frag, Ino, Position, RankId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Mono, Now, Outbox};
 
 /// Pins, by directory.
@@ -26,6 +26,9 @@ pub(crate) struct Pins {
     unplaced: bool,
     /// Directories that are gone and may have an entry, and where the journal says so.
     purged: BTreeMap<Unit, Position>,
+    /// Those of them for which this was asked by the map of now. What comes of it the next one says: asked with each step while others are
+    /// not durable yet, the coordinator had nothing else to do (seed 16781 of several ranks, answered early).
+    asked: BTreeSet<Unit>,
     /// The map is to be asked for without them.
     purge: bool,
 }
@@ -42,6 +45,7 @@ impl Pins {
     /// A new map: each is looked at again.
     pub(super) fn look_again(&mut self, now: Mono) {
         self.purge = !self.purged.is_empty();
+        self.asked.clear();
         if !self.known.is_empty() {
             self.due = Some(now);
         }
@@ -172,6 +176,7 @@ impl Rank {
         let position = self.journal.end;
         for unit in std::mem::take(&mut self.view.purged) {
             self.moves.pins.purged.insert(unit, position);
+            self.moves.pins.asked.remove(&unit);
             self.moves.pins.purge = true;
         }
     }
@@ -192,8 +197,11 @@ impl Rank {
                 || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
         });
         self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
-        let durable = self.moves.pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
-        let drop = |(unit, _): (&Unit, &Position)| {
+        let pins = &mut self.moves.pins;
+        let durable = pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
+        let asks = |unit: &Unit| pins.asked.insert(*unit) || stdx::mutant!("mds_asks_for_drops_without_end");
+        let units: Vec<Unit> = durable.map(|(unit, _)| *unit).filter(asks).collect();
+        let drop = |unit: &Unit| {
             let Entry { version, moving, .. } = *territory.entry_of(*unit)?;
             match moving {
                 None => Some(MapWish::Drop { unit: *unit, version, why: Dropped::Purged }),
@@ -204,7 +212,7 @@ impl Rank {
                 Some(_) => None,
             }
         };
-        out.extend(durable.filter_map(drop).map(Output::Wish));
+        out.extend(units.iter().filter_map(drop).map(Output::Wish));
     }
 
     /// What is gone does not move. It was removed before the seal: behind that nothing of it is changed.

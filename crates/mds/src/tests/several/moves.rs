@@ -514,7 +514,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 35] = [
+    let defects: [(&str, fn()); 36] = [
+        ("mds_asks_for_drops_without_end", pins::each_is_asked_for_once_while_others_are_not_durable),
         ("mds_mask_pulls_back", spreads::what_is_to_end_is_gathered_outside_of_the_mask),
         ("mds_mask_pulls_back", merges::what_is_to_be_one_is_gathered_outside_of_the_mask),
         ("mds_leaves_with_claims", leaving::who_has_what_went_before_its_life_leaves),

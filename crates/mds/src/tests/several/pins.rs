@@ -277,6 +277,30 @@ pub(crate) fn the_tail_tells_of_directories_that_are_gone() {
     assert_eq!(c.owner(dir), None);
 }
 
+/// What broke (seed 16781 of several ranks, answered early): while one was not durable yet, all others were asked for with each step.
+#[test]
+pub(crate) fn each_is_asked_for_once_while_others_are_not_durable() {
+    let mut c = Cluster::new();
+    for name in ["d", "e"] {
+        let dir = c.mkdir(root(), name);
+        assert_eq!(c.pin(dir, 0), Ok(Reply::Ok));
+    }
+    c.deaf = true;
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
+    c.worlds[0].auto_durable = false;
+    c.start(0, EMBEDDED, Request::RmDir { parent: root(), name: n("e") });
+    c.pass(20);
+    assert_eq!(c.worlds[0].wishes.len(), 1);
+    c.worlds[0].auto_durable = true;
+    c.hold(0).sync();
+    c.settle();
+    c.pass(20);
+    assert_eq!(c.worlds[0].wishes.len(), 2);
+    c.deaf = false;
+    c.settle();
+    assert!(c.map.entries.iter().all(|(unit, _)| unit.dir == Ino::ROOT), "{:?}", c.map.entries);
+}
+
 #[test]
 fn a_refused_wish_for_that_is_repeated_with_the_next_map() {
     let mut c = Cluster::new();
