@@ -18,7 +18,7 @@ pub fn is_of_ranks(name: &str) -> bool {
 /// Whether that world must have clients that are answered early.
 #[must_use]
 pub fn is_of_eager(name: &str) -> bool {
-    matches!(name, "mds_leaves_delegated" | "mds_pins_early" | "mds_across_early")
+    matches!(name, "mds_leaves_delegated" | "mds_across_early")
 }
 
 /// Defects of several ranks.
@@ -33,7 +33,6 @@ const RANKS: &[&str] = &[
     "mds_across_early",
     "mds_others_count_nothing",
     "mds_newborn_unmarked",
-    "mds_pins_early",
     "mds_parents_copies_stay",
     "mds_maps_taken_for_equal",
     "mds_gone_with_its_part",
@@ -99,7 +98,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_journal_unbounded", "mds", 15),
     ("mds_lease_never_ends", "mds", 2),
     ("mds_lock_ignores_conflict", "mds", 3),
-    ("mds_lock_in_reconnect", "mds", 174),
     ("mds_name_not_recalled", "mds", 0),
     ("mds_newborn_unmarked", "mds", 7),
     ("mds_no_hold_back", "mds", 0),
@@ -150,7 +148,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_lost_link_stays", "mds", 0),
     ("mds_others_count_nothing", "mds", 0),
     ("mds_parents_copies_stay", "mds", 9),
-    ("mds_pins_early", "mds", 552),
     ("mds_across_early", "mds", 247),
     ("mds_maps_taken_for_equal", "mds", 5),
     ("mds_gone_with_its_part", "mds", 17),
@@ -196,6 +193,13 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_leaves_with_claims", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // Directories with entries are removed while the journal is slow: one of 18,000 seeds with eager clients.
     ("mds_asks_for_drops_without_end", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // None of 500 seeds showed these.
+    ("mds_lock_in_reconnect", "mds", "tests::sessions::a_lock_in_the_reconnect_phase_is_caught"),
+    ("mds_pins_early", "mds", "tests::several::again::a_pin_that_is_told_early_is_caught"),
+    // A pin is asked of a rank that has carried it out by a map that the asker has not heard of: one of 18,000 seeds.
+    ("mds_handed_asked_at_once", "mds", "peers::tests::defects_of_questions_are_caught"),
+    // A directory that left is removed elsewhere, and its slot is this rank's: one of 13,000 seeds.
+    ("mds_left_keeps_facts", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // Header and name of a spread directory that come with one answer: one of 8,000 seeds.
     ("mds_load_takes_header", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A move that is begun and given up with one map: one of 1,000 seeds.
@@ -338,6 +342,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_parts_by_its_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A rank that stops, and lives again before a map without it is out.
     ("client_resumes_who_went", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
+    // Maps of before a rank's life that come behind its welcome: one of 16,000 seeds.
+    ("client_parts_by_old_maps", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     ("client_rejoins_silently", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),
     // A rank that goes, and a client whose session was ended there.
     ("client_numbered_by_who_goes", "client", "router::tests::going::defects_of_who_joins_again_are_caught"),

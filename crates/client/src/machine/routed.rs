@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::router::route::{self, Place};
 use crate::validity::Validity;
 use crate::window::{Pending, Sent};
-use proto::cluster::RANKS_MAX;
+use proto::cluster::{ClusterMap, RANKS_MAX};
 use proto::message::{At, ClientMsg, JoinToken};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, Request};
@@ -84,6 +84,12 @@ impl Client {
     /// Whether the rank has welcomed it, at any time.
     pub(crate) const fn was_welcomed(&self) -> bool {
         self.incarnation.0 != Incarnation(0).0
+    }
+
+    /// Whether a life of the rank has welcomed it that was given after that map, which tells of lives before: a living rank was taken for one
+    /// that is gone (seed 16290 of several ranks).
+    pub(crate) fn is_newer_than(&self, map: &ClusterMap) -> bool {
+        self.incarnation > map.last_incarnation && !stdx::mutant!("client_parts_by_old_maps")
     }
 
     pub(crate) fn is_over(&self) -> bool {

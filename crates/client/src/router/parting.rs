@@ -26,8 +26,8 @@ impl Many {
     /// There is a newer map.
     pub(super) fn look_for_parting(&mut self, out: &mut Out) {
         let Some(map) = &self.map else { return };
-        let ranks: Vec<RankId> =
-            self.clients.iter().map(Client::rank).filter(|rank| *rank != FIRST).collect();
+        let is_told_of = |client: &&Client| client.rank() != FIRST && !client.is_newer_than(map);
+        let ranks: Vec<RankId> = self.clients.iter().filter(is_told_of).map(Client::rank).collect();
         let (there, gone): (Vec<_>, Vec<_>) =
             ranks.into_iter().partition(|rank| map.ranks.contains_key(rank));
         self.going = there.into_iter().filter(|rank| has_nothing(map, *rank)).collect();

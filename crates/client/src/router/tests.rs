@@ -178,10 +178,14 @@ impl Bench {
     }
 
     fn welcome(&mut self, from: u16, session: u64, resumed: bool) -> Said {
+        self.welcome_in(from, session, resumed, u64::from(from) + 1)
+    }
+
+    fn welcome_in(&mut self, from: u16, session: u64, resumed: bool, life: u64) -> Said {
         let message = ServerMsg::Welcome {
             protocol: PROTOCOL,
             session: SessionId(session),
-            incarnation: Incarnation(u64::from(from) + 1),
+            incarnation: Incarnation(life),
             fsid: [1; 16],
             resumed,
             lease_ms: LEASE_MS,

@@ -3,16 +3,31 @@
 //! Absent: other ranks' lives (`peers.rs`); whose each directory is (`territory.rs`).
 
 use super::{Goal, Phase};
+use crate::cache::dir;
 use crate::op::LoadKey;
 use crate::output::{Level, MapWish, Output};
 use crate::rank::Rank;
 use crate::territory::Part;
-use proto::Errno;
-use proto::cluster::{ClusterMap, Unit};
+use proto::cluster::{ClusterMap, Entry, Unit};
+use proto::{Errno, Frag};
 use std::sync::Arc;
 use stdx::{Now, Outbox};
 
 impl Rank {
+    /// A directory whose entry is gone may be gone itself. Whether slots place it whoever has its inode says, if anybody has.
+    fn facts_by_map(&mut self, before: Option<&ClusterMap>) {
+        let (Some(before), Some(map)) = (before, self.view.territory.map().cloned()) else { return };
+        let me = self.view.config.rank;
+        let over = |(unit, entry): &(&Unit, &Entry)| {
+            unit.frag == Frag::WHOLE && entry.rank != me && !map.entries.contains_key(*unit)
+        };
+        for (unit, _) in before.entries.iter().filter(over) {
+            let Some(slot) = self.view.cache.find_dir(unit.dir) else { continue };
+            self.view.cache.dirs.get_mut(slot).clear(dir::SLOTS | dir::NEWBORN);
+            self.view.cache.drop_dir_if_idle(slot);
+        }
+    }
+
     /// A map: what it says of this rank's territory counts from here on.
     pub(crate) fn new_map(&mut self, now: Now, map: Arc<ClusterMap>, out: &mut Outbox<Output>) {
         let before = self.view.territory.map().cloned();
@@ -22,6 +37,7 @@ impl Rank {
         self.news.note(before.as_deref(), &map);
         self.slots_by_map(&map);
         self.forget_spreads(before.as_deref());
+        self.facts_by_map(before.as_deref());
         self.replicas_by_map();
         self.totals_by_map();
         self.ranks_by_map(now, out);

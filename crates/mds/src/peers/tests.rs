@@ -48,6 +48,23 @@ fn who_cannot_say_yet_is_asked_ever_more_seldom() {
     assert_eq!(rank.peers.asks[&ask].not_before, rank.view.now.mono, "by another map at once");
 }
 
+fn what_was_handed_over_by_another_map_is_asked_for_with_pauses() {
+    let (mut rank, mut out) = (rank(), Outbox::default());
+    let unit = crate::units::whole(Ino(4096));
+    let ask = Ask::Hand(unit, RankId(2));
+    rank.ask(ask, RankId(1), Request::Hand { unit, to: RankId(2) }, Some(7));
+    let mut pauses = Vec::new();
+    for tid in 1..=5 {
+        rank.peers.asks.get_mut(&ask).expect("it is asked").tid = Some(Tid(tid));
+        let now = rank.view.now;
+        rank.told(now, (RankId(1), Tid(tid)), (Ok(Reply::Ok), false), &mut out);
+        pauses.push(rank.peers.asks[&ask].not_before.since(now.mono) / MS);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 8]);
+    rank.ask_by_map();
+    assert!(rank.peers.asks.is_empty(), "whoever waits looks at the map");
+}
+
 fn maps_that_were_not_told_are_asked_for() {
     let (mut rank, mut out) = (rank(), Outbox::default());
     let mut map = ClusterMap::first();
@@ -74,6 +91,11 @@ fn questions_have_pauses() {
 }
 
 #[test]
+fn what_is_done_by_another_map_has_pauses() {
+    what_was_handed_over_by_another_map_is_asked_for_with_pauses();
+}
+
+#[test]
 fn a_gap_between_maps_is_closed() {
     maps_that_were_not_told_are_asked_for();
 }
@@ -81,7 +103,8 @@ fn a_gap_between_maps_is_closed() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_questions_are_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 3] = [
+        ("mds_handed_asked_at_once", what_was_handed_over_by_another_map_is_asked_for_with_pauses),
         ("mds_asks_without_pause", who_cannot_say_yet_is_asked_ever_more_seldom),
         ("mds_gap_of_maps", maps_that_were_not_told_are_asked_for),
     ];

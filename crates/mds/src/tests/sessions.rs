@@ -231,6 +231,15 @@ fn an_idle_journal_says_once_how_far_it_is_durable() {
     assert_eq!(w.journal.len(), marked);
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn a_lock_in_the_reconnect_phase_is_caught() {
+    stdx::mutant::activate(Some("mds_lock_in_reconnect"));
+    let verdict = std::panic::catch_unwind(locks_wait_for_the_end_of_the_reconnect_phase);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_lock_request_is_given_up_wherever_it_waits() {
     let mut w = World::new();

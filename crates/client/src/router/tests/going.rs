@@ -233,10 +233,35 @@ fn a_client_that_greets_who_goes_is_caught() {
     }
 }
 
+/// What broke (seed 16290 of several ranks): a rank had gone and lived again, and the client was at its new life when the maps of before
+/// came one by one. It told EIO of what that life was carrying out.
+#[test]
+fn maps_of_before_a_life_say_nothing_of_who_was_welcomed_by_it() {
+    let mut bench = Bench::with(&map(2, 2, &[(PINNED.ino, 1)]));
+    bench.call(1, create(PINNED, "a"));
+    bench.step(Input::Connected { rank: RankId(1) });
+    assert_eq!(bench.welcome_in(1, 5, false, 3).asked(1), [1]);
+    let parts = Output::Disconnect { rank: RankId(1) };
+    for old in [going(3, true), going(4, false)] {
+        let said = bench.say(0, said_map(&old));
+        assert!(said.answers().is_empty() && !said.has(&parts), "{:?}", said.0);
+    }
+    let mut again = map(5, 2, &[(PINNED.ino, 1)]);
+    again.last_incarnation = Incarnation(3);
+    again.ranks.get_mut(&RankId(1)).expect("a rank").incarnation = Incarnation(3);
+    assert_eq!(bench.say(0, said_map(&again)).answers(), []);
+    let file = attr(8001, PINNED.ino);
+    let made = || Ok(Reply::Created { attr: file, new: true });
+    assert_eq!(bench.reply(1, 1, made()).answers(), [(1, made())]);
+    let gone = ClusterMap { last_incarnation: Incarnation(3), ..going(6, false) };
+    assert!(bench.say(0, said_map(&gone)).has(&parts), "that life has gone");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_who_joins_again_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 6] = [
+        ("client_parts_by_old_maps", maps_of_before_a_life_say_nothing_of_who_was_welcomed_by_it),
         ("client_fails_what_who_goes_never_saw", what_a_rank_that_goes_never_saw_is_asked_elsewhere),
         ("client_asks_who_owns_nothing", a_rank_that_goes_is_not_asked_by_who_has_parted_with_it),
         (

@@ -210,3 +210,36 @@ fn defects_of_what_is_handed_down_are_caught() {
         assert!(verdict.is_err(), "{defect}");
     }
 }
+
+/// What pins a directory is told when it is durable: whether it may go depends on what is open there by then.
+fn a_pin_is_not_told_early() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.greet(0, Peer::Trusted, WANTS);
+    let make = |name: &str| Request::MkNod { parent: root(), name: n(name), new: mode(0o100_644) };
+    c.start(0, REMOTE, make("first"));
+    c.pass(5);
+    c.worlds[0].auto_durable = false;
+    let mut is_early = |request: Request| {
+        let tid = c.start(0, REMOTE, request);
+        c.pass(20);
+        c.heard(0, |message| matches!(message, ServerMsg::Early { tid: of, .. } if *of == tid)).is_some()
+    };
+    assert!(is_early(make("made")));
+    let (name, value) = (n("pando.dir.pin"), b"0"[..].into());
+    assert!(!is_early(Request::SetXattr { node: dir, name, value, mode: proto::request::XattrMode::Either }));
+}
+
+#[test]
+fn pins_are_told_when_they_are_durable() {
+    a_pin_is_not_told_early();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_pin_that_is_told_early_is_caught() {
+    stdx::mutant::activate(Some("mds_pins_early"));
+    let verdict = std::panic::catch_unwind(a_pin_is_not_told_early);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

@@ -296,6 +296,30 @@ pub(super) fn nothing_is_delegated_where_slots_place() {
     }
 }
 
+/// What broke (seed 12994 of several ranks): a directory had gone to another rank with its inode, and what was known of it stayed. When it was
+/// gone, and its entry with it, its slot was this rank's, and its names were read from the store, where they still were.
+#[test]
+fn what_left_is_not_taken_for_ones_own_by_its_slot() {
+    let mut c = Cluster::with_slots();
+    let (to, dir) = (c.dir_at(root(), 1), c.dir_at(root(), 1));
+    let names = c.names(root());
+    let is_it = |c: &mut Cluster, name: &String| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino);
+    let name = names.into_iter().find(|name| is_it(&mut c, name)).expect("a name");
+    // Of what is in it rank 0 has a replica.
+    let inner = c.dir_at(dir, 0);
+    c.create(inner, "x");
+    assert_eq!(c.call(0, Request::Unlink { parent: inner, name: n("x") }), Ok(Reply::Ok));
+    for name in c.names(dir) {
+        assert_eq!(c.call(1, Request::RmDir { parent: dir, name: n(&name) }), Ok(Reply::Ok));
+    }
+    c.pass(20);
+    let known = |c: &Cluster| c.worlds[0].rank.view.cache.find_dir(dir.ino).is_some();
+    assert!(known(&c));
+    assert_eq!(c.rename((root(), &name), (to, "d")), Ok(Reply::Ok));
+    c.pass(20);
+    assert!(!known(&c), "neither its inode nor its content is here");
+}
+
 /// What broke (seed 10468 of several ranks): what one step of a transaction had asked another rank the next one did not know. It may not ask
 /// itself, and the transaction began anew for ever.
 #[test]
@@ -325,7 +349,8 @@ fn what_was_heard_for_clear_counts_for_prepare() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_slots_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 6] = [
+        ("mds_left_keeps_facts", what_left_is_not_taken_for_ones_own_by_its_slot),
         ("mds_heard_is_not_kept", what_was_heard_for_clear_counts_for_prepare),
         ("mds_seal_not_replayed", replay_drops_what_went_with_its_slots),
         ("mds_newborn_unmarked", only_a_newborn_may_lack_a_header),

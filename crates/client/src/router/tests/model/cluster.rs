@@ -43,7 +43,8 @@ impl Cluster {
         let count = usize::from(ranks);
         Self {
             ranks: all,
-            maps: vec![map(1, ranks, &[])],
+            // The ranks count their lives by themselves here.
+            maps: vec![ClusterMap { last_incarnation: Incarnation(1 << 20), ..map(1, ranks, &[]) }],
             goes_by: vec![1; count],
             told: vec![0; count],
             ..Self::default()
