@@ -15,11 +15,14 @@ use proto::dentry::DentryValue;
 use proto::header::FragHeader;
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::{Now, Outbox};
 
 /// Memory of one name on its way from the store, about.
 const ENTRY_BYTES: u64 = 256;
+
+/// So many directories are kept for those who have had no turn yet.
+const OVER_MAX: usize = 1_024;
 
 /// One load under way.
 #[derive(Debug, Default)]
@@ -47,7 +50,7 @@ pub(crate) struct Loads {
     /// Names brought with their whole directory.
     pub ahead: u64,
     /// Directories of which names came in this step. They may go when whoever waited has had its turn.
-    over: Vec<Ino>,
+    over: BTreeSet<Ino>,
 }
 
 impl Loads {
@@ -153,7 +156,7 @@ impl Rank {
 
     /// Directories of which names came go, if nothing of them is wanted. Whoever has not had its turn yet has it in the next step.
     fn drop_looked_into(&mut self) {
-        if self.runnable.is_empty() {
+        if self.runnable.is_empty() || self.loads.over.len() > OVER_MAX {
             for dir in std::mem::take(&mut self.loads.over) {
                 if let Some(slot) = self.view.cache.find_dir(dir) {
                     self.view.cache.drop_dir_if_idle(slot);
@@ -281,7 +284,7 @@ impl Rank {
                 if stdx::mutant!("mds_load_takes_header") {
                     self.view.cache.drop_dir_if_idle(slot);
                 } else {
-                    self.loads.over.push(dir);
+                    self.loads.over.insert(dir);
                 }
             }
         }

@@ -839,6 +839,10 @@ impl Rank {
     /// The request is another rank's: nothing of it is remembered here.
     pub(crate) fn bounce(&mut self, op: &crate::op::Op, owner: Option<RankId>, out: &mut Outbox<Output>) {
         self.unpin(op);
+        // What it gave back it has no more, wherever the inode is.
+        if let Request::SetLock { node, .. } | Request::ReleaseLocks { node, .. } = &op.request {
+            self.holder_let_go(op.session, node.ino, out);
+        }
         let version = self.view.territory.version();
         let Some(session) = self.sessions.map.get_mut(&op.session) else {
             return self.moves.unseen.searched(op.id);

@@ -5,7 +5,6 @@
 //! Absent: who asks for the parts (`ops/rmdir.rs`, `spreads/merge.rs`); what is pinned (`pins.rs`).
 
 use super::{Goal, LEASES};
-use crate::config::State;
 use crate::rank::Rank;
 use proto::cluster::Unit;
 use proto::{Frag, Ino};
@@ -29,12 +28,12 @@ impl Rank {
         gathered.insert(dir, until);
     }
 
-    /// Whether a move that others announced would take one of these parts away.
+    /// Whether a move that others announced would take one of these parts away. A rank that is to go has everything taken away.
     pub(super) fn is_gathered(&self, unit: Unit, goal: Goal) -> bool {
         let until = self.moves.gathered.0.get(&unit.dir);
         matches!(goal, Goal::Carry(..))
             && unit.frag != Frag::WHOLE
-            && self.state == State::Active
+            && self.view.serves(self.view.config.rank)
             && until.is_some_and(|until| *until > self.view.now.mono)
             && !stdx::mutant!("mds_mask_pulls_back")
     }
