@@ -5,10 +5,10 @@
 use crate::names::Known;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags::TRUNC};
-use proto::{Attr, FileKind, Ino, Name, NodeRef};
+use proto::{Attr, FileKind, Ino, NodeRef};
 use proto::{
-    every_request, locking_requests, looking_requests, naming_requests, rank_requests, setting_requests,
-    syncing_requests, writing_requests,
+    every_request, locking_requests, looking_requests, naming_requests, rank_requests, syncing_requests,
+    writing_requests,
 };
 
 /// What a name leads to, seen from its directory.
@@ -42,34 +42,6 @@ pub(crate) fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Kn
         ) => of_attr(dir, attr),
         (every_request!(), _) => Known::Unknown,
     }
-}
-
-/// The names that a request changes.
-pub(crate) fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
-    let (first, second) = match request {
-        Request::MkNod { parent, name, .. }
-        | Request::MkDir { parent, name, .. }
-        | Request::Symlink { parent, name, .. }
-        | Request::Link { parent, name, .. }
-        | Request::Unlink { parent, name }
-        | Request::RmDir { parent, name }
-        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
-        Request::Rename { parent, name, new_parent, new_name, .. } => {
-            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
-        }
-        looking_requests!()
-        | setting_requests!()
-        | writing_requests!()
-        | locking_requests!()
-        | syncing_requests!()
-        | rank_requests!()
-        | Request::Open { .. }
-        | Request::TmpFile { .. }
-        | Request::Release { .. }
-        | Request::Read { .. }
-        | Request::Rewrite { .. } => (None, None),
-    };
-    first.into_iter().chain(second)
 }
 
 /// Whether a directory may lose its place or its end come by it.

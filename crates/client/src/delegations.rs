@@ -11,7 +11,7 @@ mod moves;
 
 pub(crate) use moves::MovedTo;
 
-use crate::changes::{changed_dir, ends_file, may_move_dirs, names_of, touched};
+use crate::changes::{changed_dir, ends_file, may_move_dirs, touched};
 use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};
 use crate::newborns::{Granted, Newborns};
@@ -117,7 +117,7 @@ impl Delegation {
 
     /// Notes a request that is at the rank, as far as it changes this directory or names in it.
     fn note(&mut self, ino: Ino, tid: Tid, request: &Request, seed: Option<&HashSeed>) {
-        for (dir, name) in names_of(request) {
+        for (dir, name) in request.changed_names() {
             if dir == ino {
                 self.names.change_begins(name);
                 (self.exact, self.asking) = (false, self.asking + 1);
@@ -125,7 +125,7 @@ impl Delegation {
         }
         let changes = changed_dir(request) == Some(ino);
         let place = |(dir, name): (Ino, &Name)| self.may_be_at((dir, seed.map(|seed| name.hash(seed))));
-        if changes || (may_move_dirs(request) && names_of(request).any(place)) {
+        if changes || (may_move_dirs(request) && request.changed_names().any(place)) {
             self.changing.push(tid);
         }
     }
@@ -253,7 +253,7 @@ impl Delegations {
             return self.crossed.clear();
         }
         let dirs =
-            names_of(request).map(|(dir, _)| dir).chain(changed_dir(request)).chain(ends_file(request));
+            request.changed_names().map(|(dir, _)| dir).chain(changed_dir(request)).chain(ends_file(request));
         self.crossed.extend(dirs.map(|dir| (dir, next)));
         if may_move_dirs(request) || self.crossed.len() > CROSSED_MAX {
             self.all_crossed = next;
@@ -410,7 +410,7 @@ impl Delegations {
     /// A request goes to the rank.
     pub(crate) fn sent(&mut self, tids: Tids, request: &Request, seed: Option<&HashSeed>) {
         let tid = tids.next;
-        for (dir, name) in names_of(request) {
+        for (dir, name) in request.changed_names() {
             // Whatever becomes of it, that directory's attributes and those behind the name are the rank's from here on.
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
@@ -432,7 +432,7 @@ impl Delegations {
             delegation.changing.push(tid);
         }
         if may_move_dirs(request) {
-            for (dir, name) in names_of(request) {
+            for (dir, name) in request.changed_names() {
                 let place = (dir, seed.map(|seed| name.hash(seed)));
                 self.dirs
                     .values_mut()

@@ -7,7 +7,7 @@
 //!
 //! Absent: directories delegated to this client (`delegations.rs`); a mount in the rank's process, which asks as quickly.
 
-use crate::changes::{changed_dir, names_of};
+use crate::changes::changed_dir;
 use crate::validity::Validity;
 use crate::window::Sent;
 use proto::caps::Bits;
@@ -26,7 +26,7 @@ const NAMES_MAX: usize = 16_384;
 /// Whether what a LOOKUP finds may change by this request.
 pub(crate) fn may_change(request: &Request, lookup: &Request) -> bool {
     let Request::Lookup { parent, name } = lookup else { return false };
-    changed_dir(request) == Some(parent.ino) || names_of(request).any(|of| of == (parent.ino, name))
+    changed_dir(request) == Some(parent.ino) || request.changed_names().any(|of| of == (parent.ino, name))
 }
 
 /// A directory whose Fs is held.
@@ -96,7 +96,7 @@ impl Negatives {
         if self.dirs.is_empty() || stdx::mutant!("client_negative_beside_own") {
             return;
         }
-        for (ino, name) in names_of(request) {
+        for (ino, name) in request.changed_names() {
             let Some(dir) = self.dirs.get_mut(&ino) else { continue };
             self.names -= usize::from(dir.names.remove(name));
             // A LOOKUP that is under way may have been carried out before it.

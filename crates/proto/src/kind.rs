@@ -2,11 +2,13 @@
 //!
 //! Absent: what a request carries (`request.rs`).
 
-use crate::ids::NodeRef;
+use crate::ids::{Ino, NodeRef};
 use crate::name::Name;
-use crate::rank_requests;
 use crate::request::Request;
 use crate::request::open_flags::TRUNC;
+use crate::{
+    locking_requests, looking_requests, rank_requests, setting_requests, syncing_requests, writing_requests,
+};
 
 /// A kind of request; the number of most is the request's wire ordinal less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,6 +188,34 @@ impl Request {
             Self::Sessions { .. } => 41,
             Self::Holders { .. } => 42,
         })
+    }
+
+    /// The names that it changes, each with its directory.
+    pub fn changed_names(&self) -> impl Iterator<Item = (Ino, &Name)> {
+        let (first, second) = match self {
+            Self::MkNod { parent, name, .. }
+            | Self::MkDir { parent, name, .. }
+            | Self::Symlink { parent, name, .. }
+            | Self::Link { parent, name, .. }
+            | Self::Unlink { parent, name }
+            | Self::RmDir { parent, name }
+            | Self::Create { parent, name, .. } => (Some((parent.ino, name)), None),
+            Self::Rename { parent, name, new_parent, new_name, .. } => {
+                (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
+            }
+            looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | rank_requests!()
+            | Self::Open { .. }
+            | Self::TmpFile { .. }
+            | Self::Release { .. }
+            | Self::Read { .. }
+            | Self::Rewrite { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
     }
 
     /// The inode it is about, and the name in it where it is about one. Of two (a rename, a copy) the first.

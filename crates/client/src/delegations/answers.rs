@@ -3,7 +3,7 @@
 //! Absent: what callers are told (`machine.rs`).
 
 use super::{Delegation, Delegations, LIST_AFTER, LIST_MAX};
-use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr};
+use crate::changes::{after_change, changed_dir, may_move_dirs, of_attr};
 use crate::names::Known;
 use crate::newborns::Granted;
 use crate::validity::Validity;
@@ -25,7 +25,7 @@ impl Delegations {
         tids: Tids,
     ) {
         let next = tids.next;
-        for (dir, name) in names_of(request) {
+        for (dir, name) in request.changed_names() {
             let known = after_change(request, dir, outcome);
             self.with_names(dir, tids, |names| names.change_ends(name, tid, known, next));
             if let Some(delegation) = self.dirs.get_mut(&dir) {

@@ -4,7 +4,7 @@
 //! Absent: what it changes (`machine/perform.rs`).
 
 use super::Delegations;
-use crate::changes::{ends_file, names_of};
+use crate::changes::ends_file;
 use crate::newborns::Newborn;
 use crate::validity::Validity;
 use proto::request::Request;
@@ -33,7 +33,7 @@ impl Delegations {
         let is_name = |request: &Request| {
             let here = |hash| hash == attr.hash;
             let hash = |name: &proto::Name| seed.map(|seed| name.hash(seed));
-            names_of(request).any(|(dir, name)| dir == attr.parent && hash(name).is_none_or(here))
+            request.changed_names().any(|(dir, name)| dir == attr.parent && hash(name).is_none_or(here))
         };
         let changes = |request: &Request| ends_file(request) == Some(attr.ino) || is_name(request);
         if under_way.any(|(_, request)| changes(request)) && !stdx::mutant!("client_file_under_change") {

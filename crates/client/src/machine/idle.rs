@@ -74,7 +74,7 @@ impl Client {
 
     /// This client has performed a request.
     pub(super) fn performed_in(&mut self, now: Mono, request: &Request, made: Ino) {
-        for (dir, _) in crate::changes::names_of(request) {
+        for (dir, _) in request.changed_names() {
             self.idle.dirs.used(dir, now);
         }
         match request {

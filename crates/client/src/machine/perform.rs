@@ -6,7 +6,6 @@
 //! Absent: what is known (`delegations.rs`), and the rules for attributes (`made.rs`).
 
 use super::{Client, Out, early};
-use crate::changes::names_of;
 use crate::delegations::MovedTo;
 use crate::input::CallId;
 use crate::kept::{self, Kept};
@@ -98,7 +97,7 @@ impl Client {
             return Vec::new();
         }
         let mut inos = Vec::new();
-        for (dir, name) in names_of(request) {
+        for (dir, name) in request.changed_names() {
             inos.push(dir);
             if let Known::File(ino) | Known::Dir(ino) = self.delegations.known(dir, name) {
                 inos.push(ino);

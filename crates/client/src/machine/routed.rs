@@ -142,7 +142,7 @@ impl Client {
         self.window.kept.first()
     }
 
-    /// The last of these that moves a name, or is about names of that directory.
+    /// The last of these that moves a name, is about names of that directory, or about that inode.
     pub(crate) fn last_kept_about(&self, ino: Ino) -> Option<Tid> {
         self.window.kept.last_about(ino)
     }

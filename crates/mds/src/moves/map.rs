@@ -17,6 +17,9 @@ impl Rank {
     /// A directory whose entry is gone may be gone itself. Whether slots place it whoever has its inode says, if anybody has.
     fn facts_by_map(&mut self, before: Option<&ClusterMap>) {
         let (Some(before), Some(map)) = (before, self.view.territory.map().cloned()) else { return };
+        if Arc::ptr_eq(&before.entries, &map.entries) {
+            return;
+        }
         let me = self.view.config.rank;
         let over = |(unit, entry): &(&Unit, &Entry)| {
             unit.frag == Frag::WHOLE && entry.rank != me && !map.entries.contains_key(*unit)

@@ -26,7 +26,7 @@ pub(crate) use depends::{Fact, asked_for, shown, touched};
 pub use history::{Manner, Sent};
 pub(crate) use history::{adopt, is_making, may_keep_times};
 pub use kept::{Changed, Sight};
-pub(crate) use order::{chain, changed, is_without_xattr, overlaps, parents, performs};
+pub(crate) use order::{chain, is_without_xattr, overlaps, parents, performs};
 pub use promise::Presented;
 pub(crate) use promise::{Cuts, attr_of, is_told, made};
 pub(crate) use replies::{Teller, check_listing, check_reply, rank_attr, same_attr};

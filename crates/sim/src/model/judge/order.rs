@@ -10,7 +10,7 @@ use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Errno, Ino, Name, every_request};
+use proto::{Errno, Ino, every_request};
 use std::collections::BTreeSet;
 
 impl Judge {
@@ -196,27 +196,9 @@ pub(crate) fn chain(tree: &Tree, ino: Ino) -> BTreeSet<Fact> {
     facts
 }
 
-/// The names that a request changes, each with its directory.
-pub(crate) fn changed(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
-    let (one, two) = match request {
-        Request::MkNod { parent, name, .. }
-        | Request::MkDir { parent, name, .. }
-        | Request::Symlink { parent, name, .. }
-        | Request::Link { parent, name, .. }
-        | Request::Unlink { parent, name }
-        | Request::RmDir { parent, name }
-        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
-        Request::Rename { parent, name, new_parent, new_name, .. } => {
-            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
-        }
-        every_request!() => (None, None),
-    };
-    one.into_iter().chain(two)
-}
-
 /// The directories whose names a request changes.
 pub(crate) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
-    changed(request).map(|(dir, _)| dir)
+    request.changed_names().map(|(dir, _)| dir)
 }
 
 /// Whether an answer says nothing of a file but that an attribute is not there, or none. That is as true after whatever its client
@@ -248,7 +230,7 @@ pub(crate) fn overlaps(seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::NodeRef;
+    use proto::{Name, NodeRef};
 
     #[test]
     fn only_that_nothing_is_there_says_nothing() {

@@ -7,9 +7,7 @@
 use super::owners::{By, Of};
 use super::promise::Promise;
 use super::{Asked, Judge, Key, Pending};
-use crate::model::judge::{
-    Fact, Verdict, asked_for, chain, changed, is_without_xattr, overlaps, parents, performs,
-};
+use crate::model::judge::{Fact, Verdict, asked_for, chain, is_without_xattr, overlaps, parents, performs};
 use proto::ids::{RankId, SessionId, Tid};
 use proto::name::name_hash;
 use proto::reply::Outcome;
@@ -92,7 +90,7 @@ impl Judge {
             return false;
         }
         let at = |name: &[u8]| (*dir, Of::Name(name_hash(&self.seed, name)));
-        let of = changed(what).filter(|(at, _)| at == dir);
+        let of = what.changed_names().filter(|(at, _)| at == dir);
         let told: Vec<By> =
             of.map(|(_, name)| self.owners.governing(at(name.as_bytes()), self.tree())).collect();
         let mut names = seen.iter().filter_map(|fact| match fact {
