@@ -17,6 +17,20 @@ fixture_tree() (
     rm -r doomed
 )
 
+# spread_tree: the same in WORK/mnt, of which rank 1 has one directory, ranks 0 and 1 have another together, and slots place a third (ranks.sh).
+spread_tree() {
+    pinned deep 1
+    mkdir "$WORK/mnt/many" "$WORK/mnt/many/spread" && setfattr -n ceph.dir.pin.distributed -v 1 "$WORK/mnt/many/spread" || return 1
+    "$PANDO" dirfrag split "$WORK/mnt/many" 1 && within parted many || return 1
+    fixture_tree "$WORK/mnt" || return 1
+    local n
+    for n in $(seq 1 20); do
+        mkdir "$WORK/mnt/many/spread/$n" && echo "$n" >"$WORK/mnt/many/spread/$n/file" || return 1
+    done
+}
+# parted PATH: several ranks have parts of it.
+parted() { [ "$("$PANDO" --format json dirfrag ls "$WORK/mnt/$1" | grep -o '"rank": *[0-9]*' | sort -u | wc -l)" -gt 1 ]; }
+
 # facts DIR: everything that must be the same after any way a tree may go.
 facts() (
     cd "$1" || return 1

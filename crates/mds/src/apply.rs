@@ -161,7 +161,11 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
     let dir = cache.dirs.get_mut(slot);
     // The stored header may not be ahead of the entries: the checkpoint writes this copy.
     if checkpointing && dir.round != round && dir.has(dir::QUEUED) && dir.queued != round {
-        dir.saved = Some(Box::new(std::mem::take(&mut dir.header)));
+        // A copy: what is there says below whether the directory is in parts already.
+        dir.saved = Some(Box::new(dir.header.clone()));
+        if stdx::mutant!("mds_parts_known_in_full") {
+            dir.header = FragHeader::default();
+        }
     }
     dir.round = round;
     let becomes_spread = header.spreading.is_some() && dir.header.spreading.is_none();

@@ -120,7 +120,9 @@ impl Cache {
         self.spreads.insert(of);
         // Replicas of what is in units of others.
         let (foreign, side) = (self.dir(slot).has(dir::FOREIGN), self.dir(slot).side);
-        self.dirs.get_mut(slot).clear(dir::FOREIGN);
+        // From here on its units say whether all their names are here.
+        let whole = if stdx::mutant!("mds_parts_known_in_full") { 0 } else { dir::COMPLETE };
+        self.dirs.get_mut(slot).clear(dir::FOREIGN | whole);
         for (unit, frag) in spread.all() {
             let own = self.note_unit(unit, Unit { dir: of, frag });
             if complete {

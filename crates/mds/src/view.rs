@@ -249,10 +249,11 @@ impl View {
                 (None, None) if self.moved.has(ino, op.moves) && !stdx::mutant!("mds_moved_is_gone") => {
                     (op.hint, op.moves, probe) = (None, self.moved.count(), Probe::Seen);
                 }
-                // A directory that the map has is none that others may have without a name; and who asks goes by the map.
+                // A directory that the map has, or parts of it, is none that others may have without a name; and who asks goes by the map.
                 (None, None)
                     if self.territory.is_only()
                         || self.of_itself_alone(ino).is_some()
+                        || (self.territory.has_unit(ino) && !stdx::mutant!("mds_parts_lead_on"))
                         || stdx::mutant!("mds_whole_knows_all") =>
                 {
                     return Err(Errno::ESTALE.into());

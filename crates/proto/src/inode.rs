@@ -19,6 +19,9 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 pub const XATTR_TOTAL_BYTES_MAX: usize = 65_536;
 /// The most names one inode may have, as ext4's limit.
 pub const LINKS_MAX: u32 = 65_000;
+/// Of all names and xattrs of a file together ([`InodeExt::bytes`]): its record, with one name more, is no longer than the 1 MiB that
+/// ranks read of each other's.
+pub const EXT_BYTES_MAX: usize = (1 << 20) - (8 << 10);
 
 const SECTION_CORE: u8 = 1;
 const SECTION_SYMLINK: u8 = 2;
@@ -97,6 +100,14 @@ pub struct InodeExt {
 }
 
 impl InodeExt {
+    /// Bytes in a record of what may be many.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let xattrs = self.xattrs.iter().map(|(name, value)| name.len() + value.len() + 8);
+        let unknown = self.unknown.iter().map(|(_, bytes)| bytes.len() + 8);
+        16 * self.links.len() + xattrs.chain(unknown).sum::<usize>()
+    }
+
     /// Whether nothing is in it, so that it need not be kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {

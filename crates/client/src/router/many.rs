@@ -40,6 +40,10 @@ pub(super) struct Many {
     pub(super) owners: u64,
     /// The newest that was asked for.
     pub(super) map_wanted: u64,
+    /// The newest of which a rank has said that it is wrong.
+    pub(super) doubted: u64,
+    /// The one that was dropped last, until there is one again.
+    pub(super) dropped: Option<ClusterMap>,
     /// Maps that ranks are saying, in parts.
     map_parts: BTreeMap<RankId, MapParts>,
     pub(super) places: Places,
@@ -88,6 +92,8 @@ impl Many {
             map: None,
             owners: 0,
             map_wanted: 0,
+            doubted: 0,
+            dropped: None,
             map_parts: BTreeMap::new(),
             places: Places::new(),
             bounces: BTreeMap::new(),

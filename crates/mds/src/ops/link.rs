@@ -8,7 +8,7 @@ use crate::ops::create::free_name;
 use crate::ops::{Headers, here};
 use crate::transactions::across;
 use crate::view::{Found, View};
-use proto::inode::{InodeCore, LINKS_MAX, flags};
+use proto::inode::{EXT_BYTES_MAX, InodeCore, InodeExt, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
@@ -21,7 +21,8 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
     if found.is_dir() {
         return Err(Errno::EPERM.into());
     }
-    if found.core.nlink >= LINKS_MAX {
+    let bytes = view.cache.ext(target).map_or(0, InodeExt::bytes);
+    if found.core.nlink >= LINKS_MAX || bytes >= EXT_BYTES_MAX {
         return Err(Errno::EMLINK.into());
     }
     let free = free_name(view, op, parent, name)?.map_err(|_| Errno::EEXIST)?;

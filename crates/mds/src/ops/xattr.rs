@@ -7,7 +7,7 @@ use crate::op::{Op, Plan};
 use crate::ops::{pin, policies, shown};
 use crate::perm;
 use crate::view::{Found, View};
-use proto::inode::{InodeExt, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use proto::inode::{EXT_BYTES_MAX, InodeExt, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use proto::reply::Reply;
 use proto::request::XattrMode;
 use proto::{Errno, FileKind, NodeRef};
@@ -202,7 +202,7 @@ fn change(
         (Err(_), None) => {}
     }
     let total: usize = ext.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
-    if total > XATTR_TOTAL_BYTES_MAX {
+    if total > XATTR_TOTAL_BYTES_MAX || ext.bytes() > EXT_BYTES_MAX {
         return Err(Errno::ENOSPC.into());
     }
     let mut core = view.changed_core(slot);

@@ -279,6 +279,10 @@ impl Rank {
                 self.view.txn.clear();
                 self.wait_for_joins(op, out);
             }
+            Err(Stop::Park(Park::Part { .. })) if self.leads.is_full(op.id) => {
+                self.view.txn.clear();
+                self.asks_for_less(op, out);
+            }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
                 self.park(op, park);

@@ -5,6 +5,7 @@
 mod again;
 mod bounces;
 mod boundaries;
+mod bounds;
 mod holders;
 mod itself;
 mod joins;
@@ -23,6 +24,7 @@ mod transactions;
 use super::*;
 use crate::coordinator::{Dropped, Governing, Holder};
 use proto::cluster::{DaemonId, DaemonInfo, Entry, MoveId, Moving, Policy, RankInfo, RankState, Unit};
+use proto::frame::FRAME_BYTES_MAX;
 use proto::message::JoinToken;
 use std::collections::BTreeSet;
 
@@ -74,6 +76,14 @@ fn ensure_rank(store: &mut Records, rank: u16) {
     let name = format!("orphans-{rank}");
     let hash = name_hash(&SEED, name.as_bytes());
     store.insert(key_bytes(StoreKey::head(Ino::SYSTEM, hash, name.as_bytes())), w.0);
+}
+
+/// What a rank says to another, as that one reads it.
+fn through_codec(message: &ClientMsg) -> ClientMsg {
+    let mut frame = Writer::new();
+    message.encode(&mut frame);
+    assert!(frame.0.len() <= FRAME_BYTES_MAX, "{} bytes are said at once", frame.0.len());
+    ClientMsg::decode(&frame.0).expect("a rank understands what another says")
 }
 
 impl Cluster {
@@ -192,13 +202,16 @@ impl Cluster {
                     conn
                 }
             };
-            self.inject(link.1, Input::Message { conn, message });
+            self.inject(link.1, Input::Message { conn, message: through_codec(&message) });
             return true;
         }
         let links: Vec<_> = self.links.iter().map(|(link, conn)| (*link, *conn)).collect();
         for ((asker, told), conn) in links {
             if let Some(at) = self.worlds[told].sent.iter().position(|(to, _)| *to == conn) {
                 let (_, message) = self.worlds[told].sent.remove(at);
+                let mut frame = Writer::new();
+                message.encode(&mut frame);
+                assert!(frame.0.len() <= FRAME_BYTES_MAX, "{} bytes are answered at once", frame.0.len());
                 let rank = RankId(told as u16);
                 let refused = matches!(message, ServerMsg::Refused { .. });
                 self.inject(asker, Input::FromRank { rank, message: Box::new(message) });

@@ -19,7 +19,7 @@ use crate::txn::DentryAt;
 use crate::view::{Found, View};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
 use proto::holder::Holder;
-use proto::inode::{InodeCore, InodeExt, InodeRecord, LINKS_MAX, flags};
+use proto::inode::{EXT_BYTES_MAX, InodeCore, InodeExt, InodeRecord, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
 use proto::transact::{Change, Left, Part, Seen};
@@ -582,7 +582,8 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
     if target.is_dir() {
         return Err(Errno::EPERM.into());
     }
-    if target.core.nlink >= LINKS_MAX {
+    let bytes = target.ext.as_deref().map_or(0, InodeExt::bytes);
+    if target.core.nlink >= LINKS_MAX || bytes >= EXT_BYTES_MAX {
         return Err(Errno::EMLINK.into());
     }
     if to.held.is_some() {

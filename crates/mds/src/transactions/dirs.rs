@@ -14,12 +14,14 @@ use crate::territory::is_placed;
 use crate::view::{Found, View};
 use proto::cluster::ENTRIES_MAX;
 use proto::inode::InodeCore;
+use proto::request::Request;
+use proto::request::rename_flags::EXCHANGE;
 use proto::transact::{ITEMS_MAX, Part, Seen};
 use proto::{Errno, Ino, NameHash, NodeRef, RankId, Reader, Writer};
 
 /// Directories above each other that are looked at.
 const WAY_MAX: usize = 1 << 12;
-/// Pieces of a way that are asked for: with the names no more than a rank is asked for at once.
+/// Pieces of ways that are asked for: with the names no more than a rank is asked for at once.
 const PIECES_MAX: usize = ITEMS_MAX as usize - 4;
 
 /// Where a way up leads.
@@ -76,7 +78,9 @@ pub(super) fn way(view: &mut View, op: &mut Op, from: NodeRef, moved: Ino) -> Fo
         return Ok(());
     }
     let (mut at, mut named) = (from, None);
-    for _ in 0..PIECES_MAX {
+    let swaps = matches!(op.request, Request::Rename { flags, .. } if flags & EXCHANGE != 0);
+    let pieces_max = if swaps { PIECES_MAX / 2 } else { PIECES_MAX };
+    for _ in 0..pieces_max {
         let Top { mut dir, hint, .. } = above(view, op, at, moved)?;
         if dir != moved && dir != Ino::ROOT && !dir.is_reserved() {
             let (_, seen) = view.told(named.or(hint), &Part::Above { node: NodeRef::bare(dir), moved })?;

@@ -27,7 +27,7 @@ use proto::message::ClientMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::transact::{Decided, Part, Seen, Step, TxnId, put_decided, put_left};
+use proto::transact::{Decided, ITEMS_MAX, Part, Seen, Step, TxnId, put_decided, put_left};
 use proto::{Cred, Errno, Ino, RankId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::MS;
@@ -124,6 +124,13 @@ impl Leads {
         let Some(lead) = self.of.get_mut(&op) else { return true };
         lead.joins += 1;
         lead.joins > most
+    }
+
+    /// Whether a rank is asked for as much as fits into one message.
+    pub(crate) fn is_full(&self, op: OpId) -> bool {
+        let is_full = |share: &Share| share.parts.len() >= ITEMS_MAX as usize;
+        self.of.get(&op).is_some_and(|lead| lead.shares.values().any(is_full))
+            && !stdx::mutant!("mds_parts_without_bound")
     }
 
     /// Whether an operation waits for other ranks.
@@ -336,8 +343,27 @@ impl Rank {
         if share.parts.is_empty() {
             lead.shares.remove(&rank);
         }
-        lead.shares.entry(next).or_default().parts.extend(moved);
+        let parts = &mut lead.shares.entry(next).or_default().parts;
+        parts.extend(moved);
+        if parts.len() > ITEMS_MAX as usize {
+            return self.lead_anew(op, out);
+        }
         self.clear_again(op, NOT_YET_NS, out);
+    }
+
+    /// One more part than a message takes: most are of names that led elsewhere when they were asked for. What is still needed is asked
+    /// for anew; if that is too much again and again, it cannot be done.
+    pub(crate) fn asks_for_less(&mut self, op: &mut Op, out: &mut Outbox<Output>) {
+        self.end_lead(op.id, out);
+        if !op.may_vote() {
+            let errno =
+                if matches!(op.request, Request::Rename { .. }) { Errno::EXDEV } else { Errno::EBUSY };
+            return self.answer(op, Err(errno), false, out);
+        }
+        op.waits = Waits::Turn;
+        let id = op.id;
+        self.parked.insert(id, op.take());
+        self.runnable.push_back(id);
     }
 
     /// Something that was told of is not there any more, and nobody says which part that was: all are looked for anew.

@@ -17,12 +17,16 @@ use crate::transactions::{Kept, carried, dirs, no_left};
 use crate::txn::DentryAt;
 use crate::view::{Found, View, park};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
+use proto::holder::Holder;
 use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
-use proto::{Errno, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
+use proto::{Errno, Incarnation, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
 use stdx::{Now, Outbox, Wall};
+
+/// Of records and holders that are told at once: with what is around them they fit into a frame.
+const TOLD_BYTES_MAX: usize = 1 << 20;
 
 /// A part as it is here.
 struct Looked {
@@ -95,6 +99,7 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
         carried::say_join(view, op, part, &one.seen.holders);
         looked.push(one);
     }
+    fits(&looked)?;
     let reserved: Vec<Reserved> = looked.iter().flat_map(Looked::wanted).copied().collect();
     let kept = kept(op);
     view.transactions.intend(id, (since, leader(op)), &reserved, kept);
@@ -129,6 +134,7 @@ fn prepare(
         }
         looked.push(one);
     }
+    fits(&looked)?;
     let seen = looked.iter().map(|one| one.seen.clone()).collect();
     if again {
         return Plan::reply(Reply::Seen(seen));
@@ -151,6 +157,18 @@ fn prepare(
         Mutation::Prepared { id, leader: leader(op), parts: &w.0 }.encode(&mut view.txn.muts);
     }
     Ok(Plan::Step(Reply::Seen(seen), Effects::default()))
+}
+
+/// What is told at once, and what is decided by it, is to fit into messages and journals: records of files with many names may not.
+fn fits(looked: &[Looked]) -> Found<()> {
+    let records: usize = looked.iter().map(|one| one.seen.parent.len() + one.seen.value.len()).sum();
+    let carried: usize = looked.iter().flat_map(|one| &one.seen.holders).map(Holder::bytes).sum();
+    match () {
+        () if stdx::mutant!("mds_told_without_bound") => Ok(()),
+        () if records > TOLD_BYTES_MAX => Err(Errno::EMLINK.into()),
+        () if records + carried > TOLD_BYTES_MAX => Err(Errno::EXDEV.into()),
+        () => Ok(()),
+    }
 }
 
 /// What may be reserved without having been asked for before: a file that nobody has open or locked. Sessions need not join another rank
@@ -485,10 +503,15 @@ impl Rank {
     }
 
     /// A leader that is in the map no more has left when all had acknowledged what it decided: what is reserved for it was given up.
+    /// In a map of before its life, which may be heard of late, it is not yet.
     pub(crate) fn release_of_absent(&mut self, now: Now, out: &mut Outbox<Output>) {
         let Some(map) = self.view.territory.map().filter(|_| self.state.serves()).cloned() else { return };
         let prepared = self.view.transactions.prepared().iter();
-        let absent = prepared.filter(|(_, prepared)| !map.ranks.contains_key(&prepared.leader));
+        let knows =
+            |life: Incarnation| life <= map.last_incarnation || stdx::mutant!("mds_old_map_ends_lives");
+        let absent = prepared.filter(|(id, prepared)| {
+            !map.ranks.contains_key(&prepared.leader) && knows(Incarnation(id.0 >> 32))
+        });
         for id in absent.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.release_part(now, id, out);
         }

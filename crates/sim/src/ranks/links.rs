@@ -166,8 +166,9 @@ impl Ranks {
         if self.links.get(&(life, rank)) != Some(&conn) {
             return Ok(());
         }
-        if let (ServerMsg::Map { version, part, parts, .. }, Some(at)) = (&message, self.lives.get(&life))
+        if let (ServerMsg::Map { version, part, parts, bytes }, Some(at)) = (&message, self.lives.get(&life))
             && part + 1 == *parts
+            && self.judge.takes(at.rank, bytes)
             && let Some(map) = self.seat.maps.get(version)
         {
             self.judge.hears_map(at.rank, map);

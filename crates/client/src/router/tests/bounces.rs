@@ -195,6 +195,64 @@ fn a_client_that_asks_all_once_is_caught() {
     }
 }
 
+/// A rank says by its own map that a place is not its own, which that map says is: of what is gone, for example. Its map is asked for once;
+/// another call, which two ranks send to each other, ends meanwhile as ever.
+fn a_rank_contradicts_its_map(grows: bool) {
+    let mut bench = Bench::of_two();
+    let mut waiting: Vec<(u16, u64)> = Vec::new();
+    let (mut version, mut asked, mut answered) = (2, 0, Vec::new());
+    let mut said = bench.call(1, lookup(PINNED, "a"));
+    waiting.extend(said.asked(1).into_iter().map(|tid| (1, tid)));
+    said = bench.call(2, lookup(NodeRef::bare(Ino(8000)), "b"));
+    for _ in 0..200 {
+        answered.extend(said.answers());
+        for rank in [0, 1] {
+            waiting.extend(said.asked(rank).into_iter().map(|tid| (rank, tid)));
+        }
+        if said.sent(1).iter().any(|message| matches!(message, ClientMsg::WantMap { have: 0 })) {
+            asked += 1;
+            version += u64::from(grows && asked > 1);
+            said = bench.say(1, said_map(&map(version, 2, &[(PINNED.ino, 1)])));
+        } else if let Some((rank, tid)) = waiting.pop() {
+            said = bench.not_mine(rank, tid, Some(1).filter(|_| rank == 0), version);
+        } else {
+            version += u64::from(grows);
+            bench.say(1, said_map(&map(version, 2, &[(PINNED.ino, 1)])));
+            said = bench.passes(101);
+        }
+    }
+    answered.sort_by_key(|(call, _)| *call);
+    // While there is a new map all the time, what it is about is looked for on.
+    let wanted = if grows { &[2_u64][..] } else { &[1, 2] };
+    assert_eq!(answered, wanted.iter().map(|call| (*call, Err(Errno::ESTALE))).collect::<Vec<_>>());
+    assert!(asked > 0 && (grows || asked == 1), "{asked}");
+}
+
+#[test]
+fn a_rank_that_contradicts_its_map_keeps_no_call_for_ever() {
+    a_rank_contradicts_its_map(false);
+}
+
+#[test]
+fn a_rank_that_contradicts_each_map_keeps_no_other_call_for_ever() {
+    a_rank_contradicts_its_map(true);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_bounces_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("client_doubts_for_ever", a_rank_that_contradicts_its_map_keeps_no_call_for_ever),
+        ("client_drop_names_others", a_rank_that_contradicts_each_map_keeps_no_other_call_for_ever),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
+
 /// What broke (seeds 195, 266 and 299 of several ranks): with each map the counting began anew, so while ranks died and returned
 /// nobody was ever told that a file is gone: two ranks sent the call to each other for ever.
 #[test]

@@ -172,6 +172,27 @@ pub(super) fn only_a_newborn_may_lack_a_header() {
     assert_eq!(c.call(0, lookup(here)), Err(Errno::EIO));
 }
 
+/// Who has its content asked its home, which came here meanwhile: nobody else knows the inode any more.
+#[test]
+pub(super) fn one_whose_home_has_come_may_lack_a_header() {
+    let mut c = Cluster::with_slots();
+    let above = c.dir_at(root(), 0);
+    let (dir, other) = (c.dir_at(above, 1), c.dir_at(above, 1));
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "an entry of its own");
+    c.drop_cache(1);
+    c.crash(1);
+    c.stat(other);
+    assert!(!c.hold(0).store.contains_key(&key_bytes(StoreKey::Header { dir: dir.ino, frag: Frag::WHOLE })));
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: dir });
+    let (to, message) = c.worlds[0].to_ranks.pop_front().expect("a question");
+    assert_eq!(to, RankId(1));
+    assert_eq!(c.pin(above, 1), Ok(Reply::Ok), "its home goes to rank 1");
+    let conn = c.links[&(0, 1)];
+    c.inject(1, Input::Message { conn, message });
+    assert_eq!(c.wait(0, EMBEDDED, tid), NOT_MINE(1), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.stat(dir).size, 0);
+}
+
 #[test]
 fn one_that_is_empty_is_removed_by_way_of_its_home() {
     let mut c = Cluster::with_slots();
@@ -349,11 +370,12 @@ fn what_was_heard_for_clear_counts_for_prepare() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_slots_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 7] = [
         ("mds_left_keeps_facts", what_left_is_not_taken_for_ones_own_by_its_slot),
         ("mds_heard_is_not_kept", what_was_heard_for_clear_counts_for_prepare),
         ("mds_seal_not_replayed", replay_drops_what_went_with_its_slots),
         ("mds_newborn_unmarked", only_a_newborn_may_lack_a_header),
+        ("mds_home_that_came_is_damage", one_whose_home_has_come_may_lack_a_header),
         ("mds_performed_placed", what_a_client_makes_by_itself_inherits),
         ("mds_delegates_where_slots_place", nothing_is_delegated_where_slots_place),
     ];

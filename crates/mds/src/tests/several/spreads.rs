@@ -761,6 +761,24 @@ fn a_hint_into_what_is_gone_leads_nowhere() {
     }
 }
 
+/// The same where the rank has all entries: it sent who asked to nobody, and the map sent him back, for ever.
+#[test]
+fn what_is_gone_is_gone_where_all_its_parts_are() {
+    let mut c = Cluster::new();
+    let gone = Ino(9_999);
+    let unit = Unit { dir: gone, frag: Frag { prefix: 1 << 63, depth: 1 } };
+    let version = c.map.version + 1;
+    let entry = Entry { rank: RankId(0), version, policy: Policy::Spread, moving: None };
+    Arc::make_mut(&mut c.map.entries).insert(unit, entry);
+    c.publish();
+    c.drop_cache(0);
+    for half in [0, 1] {
+        let name = c.name_in(half, 0);
+        let lookup = Request::Lookup { parent: NodeRef::bare(gone), name: n(&name) };
+        assert_eq!(c.ask(0, lookup), Answered::Outcome(Err(Errno::ESTALE)));
+    }
+}
+
 /// What broke: the entry of a part of what is gone was to move, and was neither moved nor given up. Nothing else of that rank was moved.
 #[test]
 fn a_part_of_what_is_gone_does_not_move_for_ever() {
@@ -804,10 +822,95 @@ fn what_is_open_in_a_part_keeps_its_directory_cached() {
     assert!(cache.by_ino(dir.ino).is_some(), "what is above it says where it is");
 }
 
+/// An empty directory leaves the cache while what was told of it comes back, and another rank's question has its header loaded again.
+#[test]
+fn what_left_the_cache_is_spread_with_its_header() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "its content is rank 1's, its inode rank 0's");
+    for _ in 0..10 {
+        c.create(dir, "f");
+        assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    }
+    for at in [1, 1, 1, 0] {
+        c.drop_cache(at);
+    }
+    c.stat(dir);
+    let version = |c: &Cluster| {
+        let cache = &c.worlds[1].rank.view.cache;
+        let slot = cache.find_dir(dir.ino).filter(|slot| cache.dir(*slot).has(crate::cache::dir::HEADER));
+        slot.map(|slot| cache.dir(slot).header.version)
+    };
+    let before = version(&c).expect("its header");
+    c.deaf = true;
+    c.hold(1).hold_loads = true;
+    c.inject(1, Input::Spread { dir: dir.ino, depth: 1 });
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+    let page = c.hold(1).held.pop_front().expect("a page of names");
+    c.inject(1, page);
+    assert_eq!(c.worlds[1].rank.view.cache.find_dir(dir.ino), None);
+    c.settle();
+    c.hold(1).let_go();
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+    c.pass(5);
+    c.deaf = false;
+    c.checkpoint(1);
+    let stored = c.hold(1).store[&key_bytes(StoreKey::Header { dir: dir.ino, frag: Frag::WHOLE })].clone();
+    let header = FragHeader::decode(&stored).expect("a header");
+    assert!(header.spread().is_some(), "{:?}", c.worlds[1].notes);
+    assert!(header.version > before, "{:?}", header.version);
+}
+
+/// Its time was set while a checkpoint ran that had not come to it, and its parts counted as known in full.
+#[test]
+fn one_that_changes_in_a_checkpoint_has_all_its_names() {
+    // So few that they stay in the cache.
+    let (mut c, dir) = Cluster::with_large(5);
+    c.checkpoint(0);
+    let other = c.mkdir(root(), "other");
+    for at in 0..100 {
+        c.create(other, &format!("o{at}"));
+    }
+    c.deaf = true;
+    assert!(c.try_spread(dir, 2), "{:?}", c.worlds[0].notes);
+    c.hold(0).hold_stores = true;
+    c.inject(0, Input::DropCache);
+    c.inject(0, Input::Checkpoint);
+    let known = |c: &Cluster| {
+        let cache = &c.worlds[0].rank.view.cache;
+        let all = cache.spread(dir.ino).expect("it is spread").all();
+        let units = all.filter_map(|(number, _)| cache.find_dir(number));
+        units.map(|unit| cache.dir(unit).has(crate::cache::dir::COMPLETE)).collect::<Vec<_>>()
+    };
+    let before = known(&c);
+    let cache = &c.worlds[0].rank.view.cache;
+    let top = cache.dir(cache.find_dir(dir.ino).expect("cached"));
+    eprintln!(
+        "{} {} {} {}",
+        cache.checkpointing,
+        top.has(crate::cache::dir::QUEUED),
+        top.queued,
+        cache.round
+    );
+    assert!(cache.checkpointing && top.has(crate::cache::dir::QUEUED) && top.queued != cache.round);
+    assert!(before.contains(&false), "names have left the cache");
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+    assert!(c.call(0, Request::SetAttr { node: dir, set }).is_ok());
+    assert_eq!(known(&c), before);
+    c.hold(0).let_go();
+    c.settle();
+    assert!((0..5).all(|at| c.lookup(dir, &format!("f{at}")).is_ok()));
+    assert_eq!(c.names(dir).len(), 6);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 14] = [
+    let defects: [(&str, fn()); 17] = [
+        ("mds_parts_lead_on", what_is_gone_is_gone_where_all_its_parts_are),
+        ("mds_parts_known_in_full", one_that_changes_in_a_checkpoint_has_all_its_names),
+        ("mds_spread_without_header", what_left_the_cache_is_spread_with_its_header),
         ("mds_units_alone", what_is_open_in_a_part_keeps_its_directory_cached),
         ("mds_gone_keeps_entries", a_part_of_what_is_gone_does_not_move_for_ever),
         ("mds_units_asked_once", parts_that_cannot_go_yet_go_later),

@@ -28,7 +28,7 @@ const DATA: &[u8] = b"bytes of a file";
 
 impl Cluster {
     /// One thing that is on its way arrives, what one rank appended becomes durable, or the coordinator does something.
-    fn one_thing(&mut self) -> bool {
+    pub(super) fn one_thing(&mut self) -> bool {
         for at in 0..self.worlds.len() {
             if self.worlds[at].durable < self.worlds[at].journal.len() {
                 self.hold(at).sync();
@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     /// Nobody waits for a transaction, and nobody leads one.
-    fn assert_resolved(&self) {
+    pub(super) fn assert_resolved(&self) {
         for world in &self.worlds {
             let transactions = &world.rank.view.transactions;
             assert!(transactions.is_free() && transactions.committed.is_empty(), "{:?}", world.notes);

@@ -8,7 +8,7 @@ use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
 use mds::coordinator::{Governing, Holder};
-use proto::cluster::{ClusterMap, MoveId, SLOTS, Unit};
+use proto::cluster::{ClusterMap, Delta, MoveId, SLOTS, Unit};
 use proto::header::Spread;
 use proto::holder::take_holders;
 use proto::ids::{NameHash, RankId};
@@ -211,6 +211,12 @@ impl Judge {
             self.owners.divided |= map.entries.len() > 1 || map.slots.runs().count() > 1;
             self.owners.map = Some(map);
         }
+    }
+
+    /// Whether a rank has use for what another tells it of a map: not if it says what changed since a map that it does not have.
+    pub(in crate::ranks) fn takes(&self, rank: RankId, bytes: &[u8]) -> bool {
+        let has = self.owners.heard(rank).map(|map| map.version);
+        Delta::decode(bytes).ok().is_none_or(|delta| Some(delta.from) == has)
     }
 
     /// A rank hears of a map: of what it has sealed it learns what became.
