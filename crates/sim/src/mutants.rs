@@ -361,6 +361,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_claims_twice", "client", "machine::tests::model::each_defect_is_caught"),
     // A sync of an early client whose answer overtakes a failure.
     ("client_sync_overtakes_late", "client", "machine::tests::early::a_sync_that_overtakes_is_caught"),
+    // Whoever has a lock gives it back to a rank that is damaged, and that lives again: the simulator has no damaged store.
+    (
+        "client_damaged_keeps_locks",
+        "client",
+        "machine::tests::early::a_lock_that_outlives_a_damaged_rank_is_caught",
+    ),
     // A damaged store; the simulator has none.
     (
         "mds_second_name_is_absent",
