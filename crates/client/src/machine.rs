@@ -18,6 +18,8 @@ mod session;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use calls::gives_back;
+
 use crate::config::ClientConfig;
 use crate::delegations::Delegations;
 use crate::held::Held;

@@ -16,6 +16,14 @@ fn with_held() -> (Bench, NodeRef) {
     (bench, file)
 }
 
+/// What gives that lock back.
+fn unlocks() -> [fn(NodeRef) -> Request; 2] {
+    [
+        |node| Request::SetLock { node, lock: LockSpec { kind: LockKind::Unlock, ..lock() }, wait: false },
+        |node| Request::ReleaseLocks { node, flock: true, owner: 1 },
+    ]
+}
+
 fn reclaimed(said: &Said, from: u16) -> Vec<(Ino, u32, usize)> {
     let reclaim = |message: &ClientMsg| match message {
         ClientMsg::Reclaim { node, count, locks, .. } => Some((node.ino, *count, locks.len())),
@@ -117,10 +125,7 @@ fn what_is_closed_when_the_session_ends_is_open_nowhere() {
 /// a rank that lived again. There it held up all that moves.
 #[test]
 fn what_is_unlocked_and_gone_is_claimed_no_more() {
-    for unlock in [
-        |node| Request::SetLock { node, lock: LockSpec { kind: LockKind::Unlock, ..lock() }, wait: false },
-        |node| Request::ReleaseLocks { node, flock: true, owner: 1 },
-    ] {
+    for unlock in unlocks() {
         let (mut bench, file) = with_held();
         let mut said = bench.call(3, unlock(file));
         for _ in 0..10_000 {
@@ -169,6 +174,37 @@ fn what_is_given_back_unasked_follows_its_inode() {
     assert_eq!(bench.router.opens(file.ino), 1);
     assert_eq!(bench.not_mine(1, 4, None, 2).answers(), []);
     assert_eq!(bench.router.opens(file.ino), 0);
+}
+
+/// What broke: a killed process closes its files, and that was given up with it while it waited for a rank that was behind.
+#[test]
+fn what_a_killed_process_unlocks_is_unlocked_where_it_went() {
+    for unlock in unlocks() {
+        let (mut bench, file) = with_held();
+        assert_eq!(bench.call(3, unlock(file)).asked(0), [3]);
+        assert_eq!(bench.not_mine(0, 3, Some(1), 1).answers(), [], "that rank is behind");
+        assert_eq!(bench.step(Input::Interrupt { call: CallId(3) }).answers(), [], "it is no wait for a lock");
+        let said = bench.step(Input::Abandon { call: CallId(3) });
+        assert_eq!((said.answers(), bench.router.waiting().count()), (vec![(3, Err(Errno::EINTR))], 0));
+        assert_eq!(bench.passes(1).asked(0), [4]);
+        assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+        assert_eq!(bench.reply(1, 2, Ok(Reply::Ok)).answers(), []);
+        assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 0)]));
+    }
+}
+
+/// What broke: the lock had been granted to a process that was killed meanwhile. What was to unlock it was sent away, and to nobody else.
+#[test]
+fn a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went() {
+    let (mut bench, file) = with_held();
+    let other = LockSpec { flock: false, owner: 2, ..lock() };
+    assert_eq!(bench.call(3, Request::SetLock { node: file, lock: other, wait: true }).asked(0), [3]);
+    bench.step(Input::Abandon { call: CallId(3) });
+    let said = bench.reply(0, 3, Ok(Reply::Ok));
+    assert_eq!((said.answers(), said.asked(0)), (vec![], vec![4]), "it is given back");
+    assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+    bench.reply(1, 2, Ok(Reply::Ok));
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
 #[test]
@@ -289,7 +325,9 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 9] = [
+    let defects: [(&str, fn()); 11] = [
+        ("client_killed_keeps_locks", what_a_killed_process_unlocks_is_unlocked_where_it_went),
+        ("client_unlocks_where_it_was", a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went),
         ("client_closes_where_it_was_sent", what_is_closed_when_the_session_ends_is_open_nowhere),
         ("client_locks_of_nothing", what_is_unlocked_and_gone_is_claimed_no_more),
         ("client_parts_by_its_books", what_came_unheard_to_a_rank_that_goes_is_found_there),
