@@ -101,7 +101,9 @@ impl Many {
         // an unlock by SetLock was the only one that was not sent on, and the lock stayed where it had gone until its session ended.
         let is_unlock = matches!(request, Request::SetLock { .. });
         let is_kept = gives_back(&request) && !(is_unlock && stdx::mutant!("client_unlocks_where_it_was"));
-        let Some(call) = call.or_else(|| is_kept.then(|| self.own_call())) else { return };
+        let Some(call) = call.or_else(|| is_kept.then(|| self.own_call())) else {
+            return self.clients.iter_mut().for_each(|client| client.gives_up_flock(&request));
+        };
         if self.life != Life::Serving {
             return self.failed(call, Errno::ESHUTDOWN, out);
         }
@@ -269,6 +271,7 @@ impl Many {
         // A sync may have two parts.
         let given_up: Vec<Parked> = self.parked.extract_if(.., is).collect();
         for parked in given_up {
+            self.clients.iter_mut().for_each(|client| client.gives_up_flock(&parked.request));
             if gives_back(&parked.request) && !stdx::mutant!("client_killed_keeps_locks") {
                 let call = self.becomes_own(call);
                 self.parked.push(Parked { call, ..parked });

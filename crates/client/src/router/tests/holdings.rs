@@ -207,6 +207,52 @@ fn a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went() {
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
+/// What broke: whoever has a flock and asks for the other kind has none as long as it waits. The file went to another rank meanwhile, which
+/// heard of no lock, and the one from before was claimed of that.
+#[test]
+fn a_flock_that_was_changing_when_its_file_went_is_gone() {
+    let read = LockSpec { kind: LockKind::Read, ..lock() };
+    let eintr = vec![(3, Err(Errno::EINTR))];
+    // Interrupted before it is sent away, or while it waits for a rank that is behind.
+    for (interrupted, version) in [(true, 2), (false, 1)] {
+        let (mut bench, file) = with_held();
+        bench.call(3, Request::SetLock { node: file, lock: read, wait: true });
+        if interrupted {
+            bench.step(Input::Interrupt { call: CallId(3) });
+            assert_eq!(bench.not_mine(0, 3, Some(1), version).answers(), eintr);
+        } else {
+            assert_eq!(bench.not_mine(0, 3, Some(1), version).answers(), []);
+            assert_eq!(bench.step(Input::Interrupt { call: CallId(3) }).answers(), eintr);
+        }
+        assert_eq!(bench.passes(1).asked(0), []);
+        assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+    }
+    // At the rank that it went to, which refuses it or gives it up; or it goes on from there. It is in the books for the first one.
+    for outcome in [Some(Errno::EAGAIN), Some(Errno::EINTR), None] {
+        let (mut bench, file) = with_held();
+        bench.call(3, Request::SetLock { node: file, lock: read, wait: outcome != Some(Errno::EAGAIN) });
+        assert_eq!(bench.not_mine(0, 3, Some(1), 2).asked(1), [2]);
+        bench.step(Input::Interrupt { call: CallId(3) });
+        let said = match outcome {
+            Some(errno) => bench.reply(1, 2, Err(errno)),
+            None => bench.not_mine(1, 2, Some(0), 2),
+        };
+        assert_eq!(said.answers(), [(3, Err(outcome.unwrap_or(Errno::EINTR)))]);
+        assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+    }
+    // At a rank that is no more.
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: attr(8001, PINNED.ino), new: true }));
+    let file = NodeRef { ino: Ino(8001), parent: PINNED.ino, hash: proto::NameHash(1) };
+    bench.call(2, Request::SetLock { node: file, lock: lock(), wait: false });
+    bench.reply(1, 3, Ok(Reply::Ok));
+    bench.call(3, Request::SetLock { node: file, lock: read, wait: true });
+    bench.step(Input::Interrupt { call: CallId(3) });
+    assert_eq!(bench.say(0, said_map(&going(3, false))).answers(), eintr);
+    assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+}
+
 #[test]
 fn a_rank_that_will_have_something_is_joined() {
     let mut bench = Bench::with(&map(2, 3, &[]));
@@ -325,7 +371,8 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 11] = [
+    let defects: [(&str, fn()); 12] = [
+        ("client_keeps_changing_flocks", a_flock_that_was_changing_when_its_file_went_is_gone),
         ("client_killed_keeps_locks", what_a_killed_process_unlocks_is_unlocked_where_it_went),
         ("client_unlocks_where_it_was", a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went),
         ("client_closes_where_it_was_sent", what_is_closed_when_the_session_ends_is_open_nowhere),
