@@ -253,6 +253,21 @@ fn a_flock_that_was_changing_when_its_file_went_is_gone() {
     assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
 }
 
+/// What broke: a sync of an open directory is asked of its home and of its content's rank. That one answered last, and had it in the books from
+/// then on: when the home died it was not told that the directory is open, and what had been removed was purged.
+#[test]
+fn a_sync_answered_by_a_directorys_content_moves_no_open() {
+    let mut bench = Bench::of_two();
+    assert_eq!(bench.call(1, Request::Open { node: PINNED, flags: 0 }).asked(0), [1]);
+    bench.reply(0, 1, Ok(Reply::Attr(dir(PINNED.ino.0, Ino::ROOT))));
+    let said = bench.call(2, Request::Fsync { node: PINNED, data_only: false });
+    assert_eq!((said.asked(0), said.asked(1)), (vec![2], vec![2]));
+    bench.reply(0, 2, Ok(Reply::Ok));
+    let said = bench.reply(1, 2, Ok(Reply::Ok));
+    assert_eq!((said.answers(), reclaimed(&said, 1)), (vec![(2, Ok(Reply::Ok))], vec![]));
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![(PINNED.ino, 1, 0)], vec![]));
+}
+
 #[test]
 fn a_rank_that_will_have_something_is_joined() {
     let mut bench = Bench::with(&map(2, 3, &[]));
@@ -371,7 +386,8 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 12] = [
+    let defects: [(&str, fn()); 13] = [
+        ("client_sync_moves_opens", a_sync_answered_by_a_directorys_content_moves_no_open),
         ("client_keeps_changing_flocks", a_flock_that_was_changing_when_its_file_went_is_gone),
         ("client_killed_keeps_locks", what_a_killed_process_unlocks_is_unlocked_where_it_went),
         ("client_unlocks_where_it_was", a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went),
