@@ -36,6 +36,10 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
+    pub(crate) const fn ino(&self) -> Ino {
+        self.node.ino
+    }
+
     /// Whether the rank in whose books it was counts what it has no more, if another one has answered what was asked then.
     pub(crate) fn stays_claimed(&self, asked: Mono) -> bool {
         self.claimed.is_some_and(|at| at < asked)

@@ -220,11 +220,13 @@ impl Client {
 
     /// What is in its books of an inode goes to another rank's.
     pub(crate) fn hand_over(&mut self, ino: Ino) -> Option<Holding> {
+        self.window.kept.went(ino);
         self.held.take(ino)
     }
 
     /// What another rank's client had in its books is in this one's, and its rank hears of that.
     pub(crate) fn take_over(&mut self, holding: Holding, out: &mut Out) {
+        self.window.kept.came(holding.ino());
         let message = self.held.adopt(holding);
         if self.link == Link::Up {
             out.push(Output::Send { rank: self.rank(), message });

@@ -84,8 +84,9 @@ impl Many {
         (owner, version): (Option<RankId>, u64),
         out: &mut Out,
     ) {
-        if let (Some(call), Request::Release { count: 0, .. }) = (call, &request) {
+        if let Request::Release { count: 0, .. } = &request {
             // It has it no more, as the client knew: its claim has ended.
+            let Some(call) = call else { return };
             return self.on_answer(super::FIRST, call, Ok(Reply::Ok), Validity::default(), out);
         }
         let place = self.place(&request);
