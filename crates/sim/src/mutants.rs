@@ -367,6 +367,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "client",
         "machine::tests::early::a_lock_that_outlives_a_damaged_rank_is_caught",
     ),
+    // A rank that answers a listing with a place that does not lie ahead: none does.
+    ("client_lists_without_end", "client", "machine::tests::calls::a_listing_without_end_is_caught"),
     // A damaged store; the simulator has none.
     (
         "mds_second_name_is_absent",
