@@ -7,7 +7,7 @@ use crate::ranges::Ranges;
 use proto::frame::FRAME_BYTES_MAX;
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
-use proto::request::{Request, open_flags};
+use proto::request::{LockKind, Request, open_flags};
 use proto::{Attr, Errno, Ino, NodeRef};
 use proto::{
     locking_requests, looking_requests, naming_requests, rank_requests, setting_requests, syncing_requests,
@@ -36,6 +36,10 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
+    pub(crate) const fn ino(&self) -> Ino {
+        self.node.ino
+    }
+
     /// Whether the rank in whose books it was counts what it has no more, if another one has answered what was asked then.
     pub(crate) fn stays_claimed(&self, asked: Mono) -> bool {
         self.claimed.is_some_and(|at| at < asked)
@@ -111,8 +115,17 @@ impl Held {
             (Request::SetLock { node, lock, .. }, Err(Errno::EAGAIN | Errno::EINTR)) if lock.flock => {
                 self.with_locks(*node, |ranges| ranges.release(true, lock.owner));
             }
-            (Request::ReleaseLocks { node, flock, owner }, Ok(_)) => {
+            // So it is with locks. What broke: a rank whose journal had failed said EIO of what it was to unlock. The lock was claimed of its next
+            // life, and nobody who could have given it back was there any more.
+            (Request::ReleaseLocks { node, flock, owner }, _)
+                if outcome.is_ok() || !stdx::mutant!("client_damaged_keeps_locks") =>
+            {
                 self.with_locks(*node, |ranges| ranges.release(*flock, *owner));
+            }
+            (Request::SetLock { node, lock, .. }, Err(Errno::EIO))
+                if lock.kind == LockKind::Unlock && !stdx::mutant!("client_damaged_keeps_locks") =>
+            {
+                self.with_locks(*node, |ranges| ranges.apply(*lock));
             }
             (
                 naming_requests!()

@@ -36,6 +36,8 @@ pub(crate) struct KeptBook {
     bytes: usize,
     /// What was kept when the connection broke last, in the order in which it goes to the rank again.
     again: Vec<Tid>,
+    /// Inodes that some of it opened, and that are in another rank's books by now.
+    went: BTreeSet<Ino>,
 }
 
 impl KeptBook {
@@ -47,10 +49,18 @@ impl KeptBook {
             durable: None,
             bytes: 0,
             again: Vec::new(),
+            went: BTreeSet::new(),
         }
     }
 
     pub(crate) fn insert(&mut self, tid: Tid, kept: Kept) {
+        if let Some(node) = kept.opened {
+            self.came(node.ino);
+        }
+        self.put(tid, kept);
+    }
+
+    fn put(&mut self, tid: Tid, kept: Kept) {
         match kept.position {
             Some(position) if self.is_durable(position) => return,
             Some(position) => self.at.insert((position, tid)),
@@ -78,7 +88,23 @@ impl KeptBook {
     pub(crate) fn heard(&mut self, tid: Tid, position: Position) {
         let Some(mut kept) = self.remove(tid) else { return };
         (kept.told.heard, kept.position) = (true, Some(position));
-        self.insert(tid, kept);
+        self.put(tid, kept);
+    }
+
+    /// What is open of an inode is in another rank's books.
+    pub(crate) fn went(&mut self, ino: Ino) {
+        if self.list.values().any(|kept| kept.opened.is_some_and(|node| node.ino == ino)) {
+            self.went.insert(ino);
+        }
+    }
+
+    /// It is in those of this one.
+    pub(crate) fn came(&mut self, ino: Ino) {
+        self.went.remove(&ino);
+    }
+
+    pub(crate) fn is_elsewhere(&self, ino: Ino) -> bool {
+        self.went.contains(&ino)
     }
 
     fn is_durable(&self, position: Position) -> bool {

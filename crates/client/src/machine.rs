@@ -18,6 +18,8 @@ mod session;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use calls::gives_back;
+
 use crate::config::ClientConfig;
 use crate::delegations::Delegations;
 use crate::held::Held;
@@ -378,10 +380,15 @@ impl Client {
         }
     }
 
-    /// Nothing more is there in that part of a directory. The next part may be another rank's: then this one says so.
+    /// Nothing more is there in that part of a directory. The next part may be another rank's: then this one says so. A rank that sends a
+    /// caller back, or nowhere, would be asked without end.
     fn list_further(&mut self, now: Mono, pending: Pending, after: u64, out: &mut Out) {
+        let goes_on = |from: u64| after > from || stdx::mutant!("client_lists_without_end");
         match (pending.call, pending.sent.map(|sent| *sent)) {
-            (Some(call), Some(Sent { cred, request: Request::ReadDir { dir, attrs, bytes_max, .. } })) => {
+            (
+                Some(call),
+                Some(Sent { cred, request: Request::ReadDir { dir, after: from, attrs, bytes_max } }),
+            ) if goes_on(from) => {
                 let request = Request::ReadDir { dir, after, attrs, bytes_max };
                 self.on_call(now, call, cred, request, out);
             }

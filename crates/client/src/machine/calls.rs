@@ -186,7 +186,7 @@ pub(super) const fn is_lock_wait(request: &Request) -> bool {
 }
 
 /// Whether somebody would wait for ever if it were not sent.
-const fn gives_back(request: &Request) -> bool {
+pub(crate) const fn gives_back(request: &Request) -> bool {
     is_uncredited(request) && !is_lock_wait(request)
 }
 

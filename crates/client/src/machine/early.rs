@@ -218,11 +218,14 @@ impl Client {
         again
     }
 
-    /// What was closed while its open was kept is opened once more, and nobody else would close it.
+    /// What was closed while its open was kept is opened once more, and nobody else would close it. What has gone to another rank with its
+    /// open is open there: what this one counts again of it, which it has no more, is its alone to end. What broke: that was released as
+    /// well, the rank sent it away, and where the file was the only open that it had was closed.
     pub(super) fn release_again(&mut self, again: BTreeMap<Ino, (NodeRef, u32)>) {
         for (node, count) in again.into_values() {
-            let count = self.held.reopened(node, count);
-            if count > 0 {
+            let went = self.window.kept.is_elsewhere(node.ino) && !stdx::mutant!("client_releases_what_went");
+            let count = if went { 0 } else { self.held.reopened(node, count) };
+            if went || count > 0 {
                 let request = Request::Release { node, count };
                 self.uncredited.push_back(Queued { call: None, cred: proto::Cred::ROOT, request });
             }

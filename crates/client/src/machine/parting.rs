@@ -88,7 +88,10 @@ impl Client {
         for (tid, pending) in self.window.take_all() {
             let Pending { call, sent, cancelled, .. } = pending;
             match sent.map(|sent| *sent) {
-                Some(_) if cancelled => answer(out, call, Err(Errno::EINTR)),
+                Some(sent) if cancelled => {
+                    self.gives_up_flock(&sent.request);
+                    answer(out, call, Err(Errno::EINTR));
+                }
                 Some(Sent { cred, request }) if was_in_vain(tid) || may_be_asked_again(&request) => {
                     out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
                 }

@@ -164,7 +164,11 @@ impl Client {
         self.note_bounced(now, tid, &mut pending, out);
         let Pending { call, sent, cancelled, .. } = pending;
         match sent.map(|sent| *sent) {
-            Some(_) if cancelled => answer(out, call, Err(Errno::EINTR)),
+            Some(Sent { cred, request }) if cancelled => {
+                // Nobody else is asked. In whose books the file is the router knows.
+                out.push(Output::Bounced { call: None, cred, request, owner, version });
+                answer(out, call, Err(Errno::EINTR));
+            }
             Some(Sent { cred, request }) => out.push(Output::Bounced { call, cred, request, owner, version }),
             // Of a rank in this process nothing is kept, and it is the only one.
             None => answer(out, call, Err(Errno::EIO)),
@@ -192,6 +196,9 @@ impl Client {
             (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => {
                 attr.node()
             }
+            // Who has the content of a directory answers for its part of it, too. What broke: what was open of one that another rank has was in
+            // its books from then on, and not reclaimed of its home.
+            (Request::Fsync { .. }, Ok(_)) if !stdx::mutant!("client_sync_moves_opens") => return None,
             (request, Ok(_)) => match route::of(request, None) {
                 Place::Home(node) => node,
                 Place::Inside(..) | Place::Any | Place::All => return None,
@@ -213,11 +220,13 @@ impl Client {
 
     /// What is in its books of an inode goes to another rank's.
     pub(crate) fn hand_over(&mut self, ino: Ino) -> Option<Holding> {
+        self.window.kept.went(ino);
         self.held.take(ino)
     }
 
     /// What another rank's client had in its books is in this one's, and its rank hears of that.
     pub(crate) fn take_over(&mut self, holding: Holding, out: &mut Out) {
+        self.window.kept.came(holding.ino());
         let message = self.held.adopt(holding);
         if self.link == Link::Up {
             out.push(Output::Send { rank: self.rank(), message });
@@ -237,6 +246,23 @@ impl Client {
     /// These were given back.
     pub(crate) fn released(&mut self, ino: Ino, count: u32) {
         self.held.released(ino, count);
+    }
+
+    /// A flock of another kind was asked for, and is not waited for any longer, or was refused. As the rank that heard of it first gave the old
+    /// one up, nobody has that any more, wherever the file went. What broke: it stayed in the books of the rank that the file had been at, and
+    /// was claimed of the next life of the one that had it.
+    pub(crate) fn gives_up_flock(&mut self, request: &Request) {
+        let is_flock = matches!(request, Request::SetLock { lock, .. } if lock.flock);
+        if is_flock && !stdx::mutant!("client_keeps_changing_flocks") {
+            self.held.on_answer(request, &Err(Errno::EINTR));
+        }
+    }
+
+    /// What a rank has refused so, or gives up.
+    pub(crate) fn refused_flock(&self, tid: Tid, outcome: &Outcome) -> Option<Request> {
+        let Err(Errno::EAGAIN | Errno::EINTR) = outcome else { return None };
+        let request = &self.window.get(tid)?.sent.as_ref()?.request;
+        matches!(request, Request::SetLock { lock, .. } if lock.flock).then(|| request.clone())
     }
 
     /// Nobody has that inode, of which something is given back.

@@ -7,10 +7,11 @@ use super::Out;
 use super::many::{Life, Many};
 use super::route::Place;
 use crate::input::{CallId, Input};
+use crate::machine::gives_back;
 use crate::validity::Validity;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, NodeRef, RankId, every_request};
+use proto::{Cred, Errno, Ino, NodeRef, RankId};
 use std::collections::BTreeSet;
 use stdx::Mono;
 use stdx::time::{MS, SECOND};
@@ -83,8 +84,9 @@ impl Many {
         (owner, version): (Option<RankId>, u64),
         out: &mut Out,
     ) {
-        if let (Some(call), Request::Release { count: 0, .. }) = (call, &request) {
+        if let Request::Release { count: 0, .. } = &request {
             // It has it no more, as the client knew: its claim has ended.
+            let Some(call) = call else { return };
             return self.on_answer(super::FIRST, call, Ok(Reply::Ok), Validity::default(), out);
         }
         let place = self.place(&request);
@@ -96,11 +98,12 @@ impl Many {
         {
             self.places.learn(dir.ino, owner, Ino::NONE);
         }
-        // What nobody waits for gives something back, which may have gone to another rank, or was for the rank that it was sent to.
-        let call = match (call, &request) {
-            (Some(call), _) => call,
-            (None, Request::Release { .. } | Request::ReleaseLocks { .. }) => self.own_call(),
-            (None, every_request!()) => return,
+        // What nobody waits for gives something back, which may have gone to another rank, or was for the rank that it was sent to. What broke:
+        // an unlock by SetLock was the only one that was not sent on, and the lock stayed where it had gone until its session ended.
+        let is_unlock = matches!(request, Request::SetLock { .. });
+        let is_kept = gives_back(&request) && !(is_unlock && stdx::mutant!("client_unlocks_where_it_was"));
+        let Some(call) = call.or_else(|| is_kept.then(|| self.own_call())) else {
+            return self.clients.iter_mut().for_each(|client| client.gives_up_flock(&request));
         };
         if self.life != Life::Serving {
             return self.failed(call, Errno::ESHUTDOWN, out);
@@ -139,11 +142,17 @@ impl Many {
         if self.is_own_call(call) || stdx::mutant!("client_closes_one_by_one") {
             return call;
         }
+        let own = self.becomes_own(call);
+        self.answer(call, Ok(Reply::Ok), Validity::default(), out);
+        own
+    }
+
+    /// It is looked for on, as far as it came, and its caller does not wait for it.
+    fn becomes_own(&mut self, call: CallId) -> CallId {
         let own = self.own_call();
         if let Some(bounced) = self.bounces.remove(&call) {
             self.bounces.insert(own, bounced);
         }
-        self.answer(call, Ok(Reply::Ok), Validity::default(), out);
         own
     }
 
@@ -254,14 +263,20 @@ impl Many {
         }
     }
 
-    /// Whoever waits for it gives up: nobody has carried it out.
+    /// Whoever waits for it gives up: nobody has carried it out. What gives something back is still to be carried out, as it is where it
+    /// waits to be sent (`Client::on_abandon`). What broke: a process was killed, which closes its files. Its unlock had been sent away, and was given up
+    /// with it: the lock stayed at its rank, was claimed of each of its lives, and nobody else got it.
     pub(super) fn give_up_parked(&mut self, call: CallId, only_locks: bool, out: &mut Out) {
         let lock = |request: &Request| matches!(request, Request::SetLock { wait: true, .. });
-        let is = |parked: &Parked| parked.call == call && (!only_locks || lock(&parked.request));
-        let before = self.parked.len();
-        self.parked.retain(|parked| !is(parked));
+        let is = |parked: &mut Parked| parked.call == call && (!only_locks || lock(&parked.request));
         // A sync may have two parts.
-        for _ in self.parked.len()..before {
+        let given_up: Vec<Parked> = self.parked.extract_if(.., is).collect();
+        for parked in given_up {
+            self.clients.iter_mut().for_each(|client| client.gives_up_flock(&parked.request));
+            if gives_back(&parked.request) && !stdx::mutant!("client_killed_keeps_locks") {
+                let call = self.becomes_own(call);
+                self.parked.push(Parked { call, ..parked });
+            }
             self.failed(call, Errno::EINTR, out);
         }
     }

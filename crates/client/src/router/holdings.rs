@@ -46,6 +46,10 @@ impl Many {
         if self.clients.len() == 1 || stdx::mutant!("client_keeps_old_books") {
             return;
         }
+        // Not in its books, perhaps: who refuses it does not show that it has what is open there.
+        if let Some(request) = self.clients[at].refused_flock(*tid, outcome) {
+            self.clients.iter_mut().for_each(|client| client.gives_up_flock(&request));
+        }
         let Some((node, asked)) = self.clients[at].answered_for(*tid, outcome) else { return };
         let holds =
             |(other, client): (usize, &Client)| (other != at && client.holds(node.ino)).then_some(other);

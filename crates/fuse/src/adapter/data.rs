@@ -59,9 +59,9 @@ impl Shared {
             Operation::Release(_) if self.behaviour.no_open => reply.ok(),
             Operation::Release(release) => self.release(about, release, reply),
             Operation::FSync { fh, data_only } => self.sync(about, fh, data_only, reply),
-            Operation::Fallocate { offset, length, mode, .. } => {
+            Operation::Fallocate { fh, offset, length, mode } => {
                 let ask = Request::Fallocate { node, mode, offset, len: length };
-                self.done_or_synced(about.cred, node, ask, reply);
+                self.allocate(about.cred, (node, fh), ask, reply);
             }
             Operation::Lseek { offset, whence, .. } => self.seek(about, offset, whence, reply),
             Operation::CopyFileRange(copy) => self.copy(about, copy, reply),
@@ -184,9 +184,14 @@ impl Shared {
         });
     }
 
-    fn done_or_synced(self: &Arc<Self>, cred: Cred, node: NodeRef, ask: Request, reply: KernelReply) {
+    fn allocate(self: &Arc<Self>, cred: Cred, (node, fh): (NodeRef, u64), ask: Request, reply: KernelReply) {
         self.ask(cred.clone(), ask, reply, move |shared, reply, _| match shared.behaviour.sync_all {
-            true => shared.after_sync(cred, node, reply, |_, reply| reply.ok()),
+            true => {
+                // As in `copy`.
+                shared.after_sync(cred, node, reply, move |shared, reply| {
+                    shared.ok_or_late(node.ino, fh, reply);
+                });
+            }
             false => reply.ok(),
         });
     }
@@ -240,7 +245,7 @@ impl Shared {
         if copy.flags != 0 {
             return reply.error(libc::EINVAL);
         }
-        let cred = about.cred;
+        let (cred, fh) = (about.cred, copy.fh_out);
         let target = self.nodes.node(copy.nodeid_out);
         let ask = Request::CopyRange {
             source: about.node,
@@ -252,7 +257,14 @@ impl Shared {
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
             let Reply::Written { count, .. } = answer else { return reply.error(libc::EIO) };
             match shared.behaviour.sync_all {
-                true => shared.after_sync(cred, target, reply, move |_, reply| reply.copied(count)),
+                // The rank may have died before the sync was there: its next life has nothing to sync, and this client has been told that
+                // the bytes are lost. What broke: the caller was not.
+                true => shared.after_sync(cred, target, reply, move |shared, reply| {
+                    match shared.mount.late_error(target.ino, fh) {
+                        Ok(()) => reply.copied(count),
+                        Err(errno) => reply.error(errno.0),
+                    }
+                }),
                 false => reply.copied(count),
             }
         });

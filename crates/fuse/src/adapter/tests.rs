@@ -18,7 +18,7 @@ use crate::abi::{
     self, AttrOut, CreateOut, DirentHeader, EntryOut, FileLock, Opcode, OpenOut, OutHeader, Plain, fopen,
 };
 use crate::reply::channel::{Channel, DeviceChannel};
-use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
+use crate::request::{CopyFileRange, Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 use crate::transport::uring::test_ring::Ring;
 

@@ -136,3 +136,25 @@ fn an_old_lock_wait_moves_on_so_that_the_rank_can_forget() {
     assert_eq!((answers(&out), tids(&out)), (Vec::new(), vec![9, 10]));
     assert_eq!(answers(&bench.step(reply(9, Ok(Reply::Ok)))), [(0, Ok(Reply::Ok))]);
 }
+
+#[test]
+fn a_listing_that_does_not_go_on_fails() {
+    let list = |after| Request::ReadDir { dir: node(1), after, attrs: false, bytes_max: 4096 };
+    for further in [6, 7] {
+        let mut bench = Bench::up(true);
+        bench.call(1, list(5));
+        let out = bench.step(reply(1, Ok(Reply::Further(7))));
+        assert_eq!((answers(&out), tids(&out)), (vec![], vec![2]), "the next part");
+        let out = bench.step(reply(2, Ok(Reply::Further(further))));
+        assert_eq!((answers(&out), tids(&out)), (vec![(1, Err(Errno::EIO))], vec![]));
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_listing_without_end_is_caught() {
+    stdx::mutant::activate(Some("client_lists_without_end"));
+    let verdict = std::panic::catch_unwind(a_listing_that_does_not_go_on_fails);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

@@ -446,3 +446,40 @@ fn a_sync_that_overtakes_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+/// What broke: the rank's journal had failed, and it answered EIO to whoever unlocked. The file was closed then, its lock was claimed of
+/// the rank's next life all the same, and nobody was there any more who would give it back.
+#[test]
+fn what_is_unlocked_at_a_damaged_rank_is_claimed_of_no_next_life() {
+    let held = lock(1, LockKind::Write);
+    let unlocks = [
+        Request::ReleaseLocks { node: node(7), flock: false, owner: 1 },
+        Request::SetLock { node: node(7), lock: lock(1, LockKind::Unlock), wait: false },
+    ];
+    for unlock in unlocks {
+        let mut bench = hasty(Limits::tiny());
+        bench.call(1, Request::Open { node: node(7), flags: 0 });
+        bench.step(reply(1, attr(7)));
+        bench.call(2, Request::SetLock { node: node(7), lock: held, wait: false });
+        bench.step(reply(2, Ok(Reply::Ok)));
+        bench.step(from_rank(ServerMsg::Damaged));
+        let close = Request::Release { node: node(7), count: 1 };
+        for (tid, request) in [(3, unlock), (4, close)] {
+            let out = bench.call(tid, request);
+            assert_eq!((answers(&out), tids(&out)), (vec![(tid, Err(Errno::EIO))], vec![tid]));
+            assert_eq!(bench.step(reply(tid, Err(Errno::EIO))), []);
+        }
+        let claims = |message: &ClientMsg| matches!(message, ClientMsg::Reclaim { .. });
+        assert!(!resumed(&mut bench, 2).iter().any(claims));
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_lock_that_outlives_a_damaged_rank_is_caught() {
+    stdx::mutant::activate(Some("client_damaged_keeps_locks"));
+    let test = what_is_unlocked_at_a_damaged_rank_is_claimed_of_no_next_life;
+    let verdict = std::panic::catch_unwind(test);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

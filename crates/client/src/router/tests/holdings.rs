@@ -16,12 +16,35 @@ fn with_held() -> (Bench, NodeRef) {
     (bench, file)
 }
 
+/// What gives that lock back.
+fn unlocks() -> [fn(NodeRef) -> Request; 2] {
+    [
+        |node| Request::SetLock { node, lock: LockSpec { kind: LockKind::Unlock, ..lock() }, wait: false },
+        |node| Request::ReleaseLocks { node, flock: true, owner: 1 },
+    ]
+}
+
 fn reclaimed(said: &Said, from: u16) -> Vec<(Ino, u32, usize)> {
     let reclaim = |message: &ClientMsg| match message {
         ClientMsg::Reclaim { node, count, locks, .. } => Some((node.ino, *count, locks.len())),
         _ => None,
     };
     said.sent(from).iter().filter_map(reclaim).collect()
+}
+
+fn released(said: &Said, from: u16) -> Vec<(Ino, u32)> {
+    let release = |message: &ClientMsg| match message {
+        ClientMsg::Request { request: Request::Release { node, count }, .. } => Some((node.ino, *count)),
+        _ => None,
+    };
+    said.sent(from).iter().filter_map(release).collect()
+}
+
+/// It lives again, and has what it did before.
+fn lives_again(bench: &mut Bench, rank: u16, life: u64) -> Said {
+    bench.step(Input::Disconnected { rank: RankId(rank) });
+    bench.step(Input::Connected { rank: RankId(rank) });
+    bench.welcome_in(rank, 5, true, life)
 }
 
 fn again(bench: &mut Bench, rank: u16) -> Vec<(Ino, u32, usize)> {
@@ -62,11 +85,7 @@ fn what_was_claimed_where_it_is_no_more_is_claimed_there_no_more() {
     bench.call(4, Request::Release { node: file, count: 1 });
     assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
     let said = bench.reply(1, 2, Ok(Reply::Ok));
-    let released = |message: &ClientMsg| match message {
-        ClientMsg::Request { request: Request::Release { node, count }, .. } => Some((node.ino, *count)),
-        _ => None,
-    };
-    assert_eq!(said.sent(0).iter().filter_map(released).collect::<Vec<_>>(), [(file.ino, 0)]);
+    assert_eq!(released(&said, 0), [(file.ino, 0)]);
     let said = bench.not_mine(0, 5, Some(1), 2);
     assert_eq!((said.answers(), said.asked(1)), (vec![], vec![]), "it ends there");
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
@@ -117,10 +136,7 @@ fn what_is_closed_when_the_session_ends_is_open_nowhere() {
 /// a rank that lived again. There it held up all that moves.
 #[test]
 fn what_is_unlocked_and_gone_is_claimed_no_more() {
-    for unlock in [
-        |node| Request::SetLock { node, lock: LockSpec { kind: LockKind::Unlock, ..lock() }, wait: false },
-        |node| Request::ReleaseLocks { node, flock: true, owner: 1 },
-    ] {
+    for unlock in unlocks() {
         let (mut bench, file) = with_held();
         let mut said = bench.call(3, unlock(file));
         for _ in 0..10_000 {
@@ -169,6 +185,132 @@ fn what_is_given_back_unasked_follows_its_inode() {
     assert_eq!(bench.router.opens(file.ino), 1);
     assert_eq!(bench.not_mine(1, 4, None, 2).answers(), []);
     assert_eq!(bench.router.opens(file.ino), 0);
+}
+
+/// What broke: a killed process closes its files, and that was given up with it while it waited for a rank that was behind.
+#[test]
+fn what_a_killed_process_unlocks_is_unlocked_where_it_went() {
+    for unlock in unlocks() {
+        let (mut bench, file) = with_held();
+        assert_eq!(bench.call(3, unlock(file)).asked(0), [3]);
+        assert_eq!(bench.not_mine(0, 3, Some(1), 1).answers(), [], "that rank is behind");
+        assert_eq!(
+            bench.step(Input::Interrupt { call: CallId(3) }).answers(),
+            [],
+            "it is no wait for a lock"
+        );
+        let said = bench.step(Input::Abandon { call: CallId(3) });
+        assert_eq!((said.answers(), bench.router.waiting().count()), (vec![(3, Err(Errno::EINTR))], 0));
+        assert_eq!(bench.passes(1).asked(0), [4]);
+        assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+        assert_eq!(bench.reply(1, 2, Ok(Reply::Ok)).answers(), []);
+        assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 0)]));
+    }
+}
+
+/// What broke: the lock had been granted to a process that was killed meanwhile. What was to unlock it was sent away, and to nobody else.
+#[test]
+fn a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went() {
+    let (mut bench, file) = with_held();
+    let other = LockSpec { flock: false, owner: 2, ..lock() };
+    assert_eq!(bench.call(3, Request::SetLock { node: file, lock: other, wait: true }).asked(0), [3]);
+    bench.step(Input::Abandon { call: CallId(3) });
+    let said = bench.reply(0, 3, Ok(Reply::Ok));
+    assert_eq!((said.answers(), said.asked(0)), (vec![], vec![4]), "it is given back");
+    assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+    bench.reply(1, 2, Ok(Reply::Ok));
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
+}
+
+/// What broke: whoever has a flock and asks for the other kind has none as long as it waits. The file went to another rank meanwhile, which
+/// heard of no lock, and the one from before was claimed of that.
+#[test]
+fn a_flock_that_was_changing_when_its_file_went_is_gone() {
+    let read = LockSpec { kind: LockKind::Read, ..lock() };
+    let eintr = vec![(3, Err(Errno::EINTR))];
+    // Interrupted before it is sent away, or while it waits for a rank that is behind.
+    for (interrupted, version) in [(true, 2), (false, 1)] {
+        let (mut bench, file) = with_held();
+        bench.call(3, Request::SetLock { node: file, lock: read, wait: true });
+        if interrupted {
+            bench.step(Input::Interrupt { call: CallId(3) });
+            assert_eq!(bench.not_mine(0, 3, Some(1), version).answers(), eintr);
+        } else {
+            assert_eq!(bench.not_mine(0, 3, Some(1), version).answers(), []);
+            assert_eq!(bench.step(Input::Interrupt { call: CallId(3) }).answers(), eintr);
+        }
+        assert_eq!(bench.passes(1).asked(0), []);
+        assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+    }
+    // At the rank that it went to, which refuses it or gives it up; or it goes on from there. It is in the books for the first one.
+    for outcome in [Some(Errno::EAGAIN), Some(Errno::EINTR), None] {
+        let (mut bench, file) = with_held();
+        bench.call(3, Request::SetLock { node: file, lock: read, wait: outcome != Some(Errno::EAGAIN) });
+        assert_eq!(bench.not_mine(0, 3, Some(1), 2).asked(1), [2]);
+        bench.step(Input::Interrupt { call: CallId(3) });
+        let said = match outcome {
+            Some(errno) => bench.reply(1, 2, Err(errno)),
+            None => bench.not_mine(1, 2, Some(0), 2),
+        };
+        assert_eq!(said.answers(), [(3, Err(outcome.unwrap_or(Errno::EINTR)))]);
+        assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+    }
+    // At a rank that is no more.
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: attr(8001, PINNED.ino), new: true }));
+    let file = NodeRef { ino: Ino(8001), parent: PINNED.ino, hash: proto::NameHash(1) };
+    bench.call(2, Request::SetLock { node: file, lock: lock(), wait: false });
+    bench.reply(1, 3, Ok(Reply::Ok));
+    bench.call(3, Request::SetLock { node: file, lock: read, wait: true });
+    bench.step(Input::Interrupt { call: CallId(3) });
+    assert_eq!(bench.say(0, said_map(&going(3, false))).answers(), eintr);
+    assert_eq!(again(&mut bench, 0), [(file.ino, 1, 0)]);
+}
+
+/// What broke: a sync of an open directory is asked of its home and of its content's rank. That one answered last, and had it in the books from
+/// then on: when the home died it was not told that the directory is open, and what had been removed was purged.
+#[test]
+fn a_sync_answered_by_a_directorys_content_moves_no_open() {
+    let mut bench = Bench::of_two();
+    assert_eq!(bench.call(1, Request::Open { node: PINNED, flags: 0 }).asked(0), [1]);
+    bench.reply(0, 1, Ok(Reply::Attr(dir(PINNED.ino.0, Ino::ROOT))));
+    let said = bench.call(2, Request::Fsync { node: PINNED, data_only: false });
+    assert_eq!((said.asked(0), said.asked(1)), (vec![2], vec![2]));
+    bench.reply(0, 2, Ok(Reply::Ok));
+    let said = bench.reply(1, 2, Ok(Reply::Ok));
+    assert_eq!((said.answers(), reclaimed(&said, 1)), (vec![(2, Ok(Reply::Ok))], vec![]));
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![(PINNED.ino, 1, 0)], vec![]));
+}
+
+/// What broke: a file that was made at rank 1, and answered early, had gone to rank 0 with its open. Rank 1 died before it was heard that it
+/// was durable. What is sent again counts an open there once more; that was released, rank 1 sent it away, and at rank 0 it was the last.
+#[test]
+fn an_open_that_went_is_not_released_for_the_create_that_made_it() {
+    let ino = Ino(8001);
+    let mut bench = Bench::of_two();
+    assert_eq!(bench.call(1, create(PINNED, "a")).asked(1), [2]);
+    bench.early(1, 2, 70, attr(ino.0, PINNED.ino), &[]);
+    assert_eq!(bench.call(2, create(NodeRef::bare(Ino::ROOT), "b")).asked(0), [1]);
+    let said = bench.reply(0, 1, Ok(Reply::Created { attr: attr(ino.0, Ino::ROOT), new: false }));
+    assert_eq!((reclaimed(&said, 0), bench.router.opens(ino)), (vec![(ino, 1, 0)], 2));
+    let said = lives_again(&mut bench, 1, 9);
+    assert_eq!((reclaimed(&said, 1), released(&said, 1)), (vec![], vec![(ino, 0)]), "it counts nothing");
+    let [_, tid] = said.asked(1)[..] else { panic!("{:?}", said.0) };
+    let said = bench.not_mine(1, tid, Some(0), 2);
+    assert_eq!((said.asked(0), bench.router.opens(ino)), (vec![], 2), "nobody else is asked");
+    // The same where its end is not heard once more.
+    bench.say(1, ServerMsg::Done { tid: Tid(2), position: Position(80) });
+    let said = lives_again(&mut bench, 1, 10);
+    let [_, tid] = said.asked(1)[..] else { panic!("{:?}", said.0) };
+    assert_eq!(released(&said, 1), [(ino, 0)]);
+    bench.not_mine(1, tid, Some(0), 2);
+    // It comes back and is closed there. Then nobody else would close what is counted again.
+    let node = NodeRef { ino, parent: Ino::ROOT, hash: proto::NameHash(1) };
+    assert_eq!(bench.call(3, Request::Release { node, count: 2 }).asked(0), [2]);
+    let [tid] = bench.not_mine(0, 2, Some(1), 2).asked(1)[..] else { panic!("it is there") };
+    assert_eq!(reclaimed(&bench.reply(1, tid, Ok(Reply::Ok)), 1), [(ino, 2, 0)]);
+    assert_eq!((released(&lives_again(&mut bench, 1, 11), 1), bench.router.opens(ino)), (vec![(ino, 1)], 1));
 }
 
 #[test]
@@ -289,7 +431,12 @@ fn who_asks_for_nothing_shows_a_rank_that_stops_that_it_has_its_answers() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 9] = [
+    let defects: [(&str, fn()); 14] = [
+        ("client_releases_what_went", an_open_that_went_is_not_released_for_the_create_that_made_it),
+        ("client_sync_moves_opens", a_sync_answered_by_a_directorys_content_moves_no_open),
+        ("client_keeps_changing_flocks", a_flock_that_was_changing_when_its_file_went_is_gone),
+        ("client_killed_keeps_locks", what_a_killed_process_unlocks_is_unlocked_where_it_went),
+        ("client_unlocks_where_it_was", a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went),
         ("client_closes_where_it_was_sent", what_is_closed_when_the_session_ends_is_open_nowhere),
         ("client_locks_of_nothing", what_is_unlocked_and_gone_is_claimed_no_more),
         ("client_parts_by_its_books", what_came_unheard_to_a_rank_that_goes_is_found_there),

@@ -5,8 +5,12 @@ use super::*;
 
 /// A kernel whose session works in `/d`, which is delegated to it.
 fn early() -> (Kernel, u64) {
+    early_with(Behaviour::default())
+}
+
+fn early_with(behaviour: Behaviour) -> (Kernel, u64) {
     let wants = Bits::ATTRS.with(Bits::FC).with(Bits::DX);
-    let kernel = Kernel::with(Fake::new().early(), None, Behaviour::default(), wants);
+    let kernel = Kernel::with(Fake::new().early(), None, behaviour, wants);
     let mkdir = Operation::MkDir { name: b"d", mode: 0o755, umask: 0 };
     let dir = EntryOut::read(&kernel.ask(1, mkdir).expect("made")).expect("an entry");
     kernel.fake.clear_seen();
@@ -93,5 +97,37 @@ fn a_directory_tells_whoever_syncs_it() {
     assert_ne!(fh, dir_fh, "numbers are those of one mount");
     let sync = || kernel.ask(dir, Operation::FSyncDir { fh: dir_fh, data_only: false });
     assert_eq!((sync(), sync()), (Err(libc::EDQUOT), Ok(Vec::new())), "opened after it, the first to ask");
+    kernel.fake.durable();
+}
+
+/// What broke: what had been copied, or allocated, was lost before it was synced; that was told late, and its caller heard of success.
+#[test]
+fn a_synchronous_copy_says_that_its_bytes_are_lost() {
+    let (kernel, dir) = early_with(Behaviour { sync_all: true, ..Behaviour::default() });
+    let (source, source_fh) = create(&kernel, dir, b"source");
+    assert!(write(&kernel, source, source_fh, RDWR).is_ok());
+    let (target, first) = create(&kernel, dir, b"target");
+    // Each handle hears of what is lost once; the first one hears of it as it loses it.
+    let handles: Vec<u64> = (0..2).map(|_| kernel.open(target, RDWR).fh).collect();
+    kernel.fake.fail_performed(no_space);
+    assert_eq!(write(&kernel, target, first, RDWR), Err(libc::ENOSPC));
+    let copy = |fh_out| {
+        let copy = CopyFileRange {
+            fh_in: source_fh,
+            offset_in: 0,
+            nodeid_out: target,
+            fh_out,
+            offset_out: 0,
+            length: 3,
+            flags: 0,
+        };
+        kernel.ask(source, Operation::CopyFileRange(copy)).map(|_| ())
+    };
+    let allocate = |fh| {
+        let operation = Operation::Fallocate { fh, offset: 0, length: 3, mode: 0 };
+        kernel.ask(target, operation).map(|_| ())
+    };
+    assert_eq!((copy(handles[0]), copy(handles[0])), (Err(libc::ENOSPC), Ok(())));
+    assert_eq!((allocate(handles[1]), allocate(handles[1])), (Err(libc::ENOSPC), Ok(())));
     kernel.fake.durable();
 }
