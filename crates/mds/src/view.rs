@@ -75,6 +75,8 @@ pub(crate) struct View {
     pub disk_full: bool,
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
+    /// What former sessions keep is not known yet: nothing may move.
+    pub stands_still: bool,
     pub tail_writes: TailWrites,
     pub redone: Redone,
     /// What of the namespace is this rank's.
@@ -160,6 +162,7 @@ impl View {
             full: false,
             disk_full: false,
             reconnecting: false,
+            stands_still: false,
             tail_writes: TailWrites::default(),
             redone: Redone::default(),
             purged: Vec::new(),
@@ -584,7 +587,7 @@ impl View {
         let dir = self.cache.dirs.get(dir);
         self.txn.header(dir, delta);
         // Once on the way up, and seldom beyond: whether it comes so far is looked at then.
-        let (names, large) = (dir.header.entries, self.config.split_size);
+        let (names, large) = (dir.header.entries.saturating_add_signed(entries), self.config.split_size);
         if entries > 0 && (names == large || (names > large && names.is_power_of_two())) {
             self.grows(dir.ino);
         }

@@ -82,7 +82,7 @@ impl Rank {
     }
 
     /// Why nothing can move now.
-    pub(super) fn nothing_moves(&self) -> Option<String> {
+    pub(crate) fn nothing_moves(&self) -> Option<String> {
         // What those keep that were granted it in a former life nobody knows.
         let former = !self.presenting.is_empty() || !self.sessions.former.is_empty();
         (self.state != State::Active || former).then(|| "sessions of before are awaited".to_owned())

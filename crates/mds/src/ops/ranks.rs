@@ -163,6 +163,12 @@ pub(crate) fn hand(view: &View, op: &Op, unit: Unit, to: RankId) -> Found<Plan> 
         }
         // It lives again soon, or the map of here is old.
         Side::Mine if to != view.config.rank && view.is_coming(to) => Err(Errno::EAGAIN.into()),
+        // Soon it is known what those keep who had something of a former life. Who removes a directory waits for that.
+        Side::Mine
+            if to != view.config.rank && view.stands_still && !stdx::mutant!("mds_hand_does_not_wait") =>
+        {
+            Err(Errno::EAGAIN.into())
+        }
         Side::Mine if to != view.config.rank && !view.serves(to) => Err(Errno::EBUSY.into()),
         Side::Mine if unit.frag != Frag::WHOLE => Err(Stop::Park(Park::Pin(number, Goal::Move(to)))),
         Side::Mine => Err(Stop::Park(Park::Pin(number, Goal::Pin(to)))),

@@ -81,6 +81,9 @@ impl Rank {
             }
             self.view.transactions.strangers = self.strangers_of(step);
         }
+        if matches!(op.request, Request::Hand { .. }) {
+            self.view.stands_still = self.nothing_moves().is_some();
+        }
         if let Some(park) = self.waits_before_planning(op) {
             self.let_votes_go(op.id, out);
             return self.park(op, park);

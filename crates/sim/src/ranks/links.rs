@@ -168,7 +168,7 @@ impl Ranks {
         }
         if let (ServerMsg::Map { version, part, parts, bytes }, Some(at)) = (&message, self.lives.get(&life))
             && part + 1 == *parts
-            && self.judge.takes(at.rank, bytes)
+            && self.judge.has_use_for(at.rank, bytes)
             && let Some(map) = self.seat.maps.get(version)
         {
             self.judge.hears_map(at.rank, map);

@@ -214,7 +214,7 @@ impl Judge {
     }
 
     /// Whether a rank has use for what another tells it of a map: not if it says what changed since a map that it does not have.
-    pub(in crate::ranks) fn takes(&self, rank: RankId, bytes: &[u8]) -> bool {
+    pub(in crate::ranks) fn has_use_for(&self, rank: RankId, bytes: &[u8]) -> bool {
         let has = self.owners.heard(rank).map(|map| map.version);
         Delta::decode(bytes).ok().is_none_or(|delta| Some(delta.from) == has)
     }
