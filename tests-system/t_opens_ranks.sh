@@ -1,4 +1,4 @@
-# Directories are given from rank to rank while programs have files in them open and locked, unlink them, and wait for locks; ranks and the server die
+# Directories are removed, and given from rank to rank, while programs have files in them open and locked, unlink them, and wait for locks; ranks and the server die
 # in between; a rank that has open files goes. Files that are open and locked are renamed from rank to rank.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
@@ -12,6 +12,19 @@ serve_ranks 3 2 --metrics 127.0.0.1:$port
 "$PANDO" -q mount "unix:$WORK/data/pando.sock" "$WORK/mnt" 2>err || die "mount: $(cat err)"
 
 mkdir -p mnt2 && "$PANDO" -q mount "unix:$WORK/data/pando.sock" "$WORK/mnt2" 2>err || die "a second mount: $(cat err)"
+# A directory whose content another rank has than its name is removed, whatever is open that had its name there.
+unnamed() { pinned e 1 && echo text >mnt/e/file && exec 8<mnt/e/file && rm mnt/e/file || die "an open file without a name"; }
+unnamed
+check "a directory of two ranks is removed" rmdir mnt/e
+check "and what was in it is read" [ "$(cat <&8)" = text ]
+exec 8<&-
+unnamed
+check "rank 1 dies with one" harm 1 crash
+# Until the clients of its former life have said what they have open its directories do not move, nor are they removed (EBUSY).
+check "it is removed after that" within rmdir mnt/e
+check "and what was in it is read after that" [ "$(cat <&8)" = text ]
+exec 8<&-
+
 pinned d 0
 mkdir mnt/d/sub && echo before >mnt/d/sub/file && echo gone >mnt/d/sub/gone && echo locked >mnt/d/lock || die "files"
 
