@@ -110,7 +110,8 @@ check "rank 1 dies" ask tell mds.1 crash
 check "rank 1: its next life serves" within later 1 "$before"
 check "it is merged by itself" within in_one_part mnt/grows/dir
 same "30 names are left, each once" "30 30 30" "$(listed mnt/grows/dir)"
-# Two more names would be one too many. Spreading comes some time after its reason: another directory gets its own later, and has been spread when this one is looked at.
+# Two more names would be one too many. Spreading comes some time after its reason: another directory gets its own later, and has been
+# spread when this one is looked at.
 (cd mnt/grows/dir && seq -f 'g%.0f' $((LARGE - 31)) | xargs touch) || die "touch"
 mkdir mnt/grows/other && (cd mnt/grows/other && seq -f 'f%.0f' $((LARGE + 1)) | xargs touch) || die "touch"
 check "another one is spread when it has more" within at_three mnt/grows/other

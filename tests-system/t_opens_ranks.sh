@@ -1,5 +1,5 @@
-# Directories are removed, and given from rank to rank, while programs have files in them open and locked, unlink them, and wait for locks; ranks and the server die
-# in between; a rank that has open files goes. Files that are open and locked are renamed from rank to rank.
+# Directories are removed, and given from rank to rank, while programs have files in them open and locked, unlink them, and wait for locks; ranks and
+# the server die in between; a rank that has open files goes. Files that are open and locked are renamed from rank to rank. In the end no rank has any open.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require setfattr flock python3
