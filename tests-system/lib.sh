@@ -173,6 +173,15 @@ killed() {
     pids+=("$KILLER_PID")
 }
 
+# page PATH: what the server that has its metrics at 127.0.0.1:$port answers, fetched with nothing but the shell.
+page() {
+    local line
+    exec 6<>"/dev/tcp/127.0.0.1/$port" || return 1
+    printf 'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' "$1" >&6
+    while IFS= read -r line <&6; do printf '%s\n' "${line%$'\r'}"; done
+    exec 6<&-
+}
+
 wait_gone() {
     local n
     for n in $(seq 600); do

@@ -9,11 +9,11 @@ RANDOM=$SEED
 # ask WORDS...: an operator's command.
 ask() { "$PANDO" "$@" --cluster "$WORK/data"; }
 
-# serve_ranks SLOTS RANKS: a server of WORK/data with quick beacons; returns when so many ranks are active.
+# serve_ranks SLOTS RANKS [ARGS...]: a server of WORK/data with quick beacons; returns when so many ranks are active.
 serve_ranks() {
     printf 'mds_beacon_interval = 1\nmds_beacon_grace = 3\nsession_timeout = 10\n' >"$WORK/pando.toml"
     [ -e "$WORK/data" ] || "$PANDO" -q format "$WORK/data" >"$WORK/err" 2>&1 || die "format: $(cat "$WORK/err")"
-    serve "$WORK/data" --ranks "$1" --conf "$WORK/pando.toml"
+    serve "$WORK/data" --ranks "$1" --conf "$WORK/pando.toml" "${@:3}"
     ask fs set pandofs max_mds "$2" >"$WORK/out" 2>&1 || die "max_mds: $(cat "$WORK/out")"
     within serve_all "$2" || die "$2 ranks do not serve"
 }
@@ -26,6 +26,12 @@ life() { ask fs get pandofs 2>/dev/null | sed -n "s/^\[mds\..*{$1:[0-9]*} state 
 later() { local now; now=$(life "$1") && [ -n "$now" ] && [ "$now" -gt "$2" ]; }
 owner() { ask subtree ls | awk -v path="$1" '$1 == path { print $2 }'; }
 owned() { [ "$(owner "$1")" = "$2" ]; }
+
+# counted GAUGE: of all ranks together, by the page of a server that has one at $port; -1 if a rank says nothing of it.
+counted() {
+    page /metrics | awk -v ranks="$(active)" -v gauge="^$1{" '$1 ~ gauge { sum += $2; said++ } END { print (said && said == ranks ? sum + 0 : -1) }'
+}
+counts() { [ "$(counted "$1")" = "$2" ]; }
 
 # within CONDITION...: a minute.
 within() {

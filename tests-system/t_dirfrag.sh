@@ -57,8 +57,9 @@ for rank in 1 2 0; do
     same "and all names are there" "$names $names $names" "$(listed mnt/one)"
 done
 kill9 "$SERVER"
-# From here on directories are spread by themselves.
-echo 'mds_bal_split_size = 10000' >>"$WORK/pando.toml"
+# From here on so many names have one spread by itself that hash placement has put where it is; this one it has not.
+LARGE=2000
+echo "mds_bal_split_size = $LARGE" >>"$WORK/pando.toml"
 serve ./data --ranks 3 --conf "$WORK/pando.toml"
 check "killed: three serve again" within all
 same "killed: all names are there" "$names $names $names" "$(listed mnt/one)"
@@ -99,18 +100,22 @@ same "merged again: all names are there" "$names $names $names" "$(listed mnt/on
 # One that grows by itself.
 check "hash placement" ask fs set pandofs placement hash
 mkdir mnt/grows mnt/grows/dir
-(cd mnt/grows/dir && seq -f 'f%.0f' 10500 | xargs touch) || die "touch"
+(cd mnt/grows/dir && seq -f 'f%.0f' $((LARGE + 500)) | xargs touch) || die "touch"
 check "it is spread when it has grown" within at_three mnt/grows/dir
-same "all names are there once" "10500 10500 10500" "$(listed mnt/grows/dir)"
+same "all names are there once" "$((LARGE + 500)) $((LARGE + 500)) $((LARGE + 500))" "$(listed mnt/grows/dir)"
 # And is merged when few names are left, whoever dies meanwhile.
-(cd mnt/grows/dir && seq -f 'f%.0f' 31 10500 | xargs rm) || die "rm"
+(cd mnt/grows/dir && seq -f 'f%.0f' 31 $((LARGE + 500)) | xargs rm) || die "rm"
 before=$(life 1)
 check "rank 1 dies" ask tell mds.1 crash
 check "rank 1: its next life serves" within later 1 "$before"
 check "it is merged by itself" within in_one_part mnt/grows/dir
 same "30 names are left, each once" "30 30 30" "$(listed mnt/grows/dir)"
-check "what is made then stays in one part" sh -c 'cd mnt/grows/dir && seq -f "g%.0f" 500 | xargs touch'
-check "530 names are no reason to spread it" in_one_part mnt/grows/dir
+# Two more names would be one too many. Spreading comes some time after its reason: another directory gets its own later, and has been
+# spread when this one is looked at.
+(cd mnt/grows/dir && seq -f 'g%.0f' $((LARGE - 31)) | xargs touch) || die "touch"
+mkdir mnt/grows/other && (cd mnt/grows/other && seq -f 'f%.0f' $((LARGE + 1)) | xargs touch) || die "touch"
+check "another one is spread when it has more" within at_three mnt/grows/other
+check "$((LARGE - 1)) names are no reason to spread it" in_one_part mnt/grows/dir
 
 # One of which much is asked: the same with few names.
 "$PANDO" -q umount ./mnt 2>err || die "umount: $(cat err)"
@@ -121,9 +126,14 @@ check "three serve that spread what is hot" within all
 "$PANDO" -q mount unix:./data/pando.sock ./mnt 2>err || die "mount: $(cat err)"
 mkdir mnt/grows/hot
 (cd mnt/grows/hot && seq -f 'f%.0f' 200 | xargs touch) || die "touch"
-# written_to: everything in it changes once more; whether it is at three ranks.
-written_to() { (cd mnt/grows/hot && chmod 600 f* && chmod 644 f*) && at_three mnt/grows/hot; }
+# written_to: everything in it changes once more, and a little of the large one; whether it is at three ranks.
+written_to() { (cd mnt/grows/hot && chmod 600 f* ../dir/f1 && chmod 644 f* ../dir/f1) && at_three mnt/grows/hot; }
 check "it is spread while much is asked of it" within written_to
+# That rested after its merge; this life of its rank knows of no rest.
+check "the large one, of which little is asked, is not" in_one_part mnt/grows/dir
+touch mnt/grows/dir/last mnt/grows/dir/more || die "touch"
+check "two more names are a reason" within at_three mnt/grows/dir
+same "they are there once, and all others" "$((LARGE + 1)) $((LARGE + 1)) $((LARGE + 1))" "$(listed mnt/grows/dir)"
 same "200 names are there once" "200 200 200" "$(listed mnt/grows/hot)"
 (cd mnt/grows/hot && seq -f 'f%.0f' 41 200 | xargs rm) || die "rm"
 check "it is merged when it is cold" within in_one_part mnt/grows/hot

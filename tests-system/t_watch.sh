@@ -8,14 +8,6 @@ cd "$WORK" || exit 1
 port=$((20000 + RANDOM % 12000))
 up ./data ./a -o metrics=127.0.0.1:$port
 ask() { "$PANDO" "$@" --cluster ./data; }
-# page: fetched with nothing but the shell.
-page() {
-    local line
-    exec 6<>"/dev/tcp/127.0.0.1/$port" || return 1
-    printf 'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' "$1" >&6
-    while IFS= read -r line <&6; do printf '%s\n' "${line%$'\r'}"; done
-    exec 6<&-
-}
 # near_full TEXT: without what a nearly full disk of this machine adds.
 near_full() { sed -e 's/^HEALTH_WARN 1 pool(s) nearfull$/HEALTH_OK/' -e '/POOL_NEARFULL/,+1d'; }
 
