@@ -105,11 +105,11 @@ pub struct RankInfo {
 pub enum Policy {
     /// A directory's pin.
     Pin = 1,
-    /// A directory is spread over several ranks.
+    /// Reserved: read, never written.
     Spread = 2,
-    /// Split off what was there; root's entry, too.
+    /// Split off what was there; root's entry, and parts of spread directories, too.
     Carved = 3,
-    /// While a directory's placement changes.
+    /// Reserved: read, never written.
     Placement = 4,
 }
 

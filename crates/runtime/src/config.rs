@@ -32,14 +32,14 @@ pub enum DirPrefetch {
 /// Every option of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes the rank's cache may use.
+    /// Bytes each rank's cache may use.
     pub mds_cache_memory_limit: u64,
     pub mds_dir_prefetch: DirPrefetch,
     /// Load all names when the rank begins to serve, until its cache is nearly full.
     pub mds_warmup_on_start: bool,
     /// Seconds a client's lease lasts without renewal.
     pub session_timeout: u64,
-    /// Inodes that one client may keep names and attributes of.
+    /// Inodes that one client may keep anything of.
     pub mds_max_caps_per_client: u64,
     /// Who keeps something of no more inodes is asked for nothing because memory is short.
     pub mds_min_caps_per_client: u64,
@@ -168,12 +168,12 @@ pub const OPTIONS: &[OptionHelp] = &[
     help(
         "mds_bal_split_size",
         "10000",
-        "names at which a directory that is placed by hash is spread over several ranks; 0: never",
+        "names at which a directory that is placed by hash is spread over several ranks, 0 to 1099511627776; 0: never",
     ),
     help(
         "mds_bal_merge_size",
         "50",
-        "with fewer names a directory that was spread by itself goes back to one part, below half of mds_bal_split_size; 0: never",
+        "with fewer names a directory that was spread by itself goes back to one part, 0 to 549755813888, below half of mds_bal_split_size; 0: never",
     ),
     help(
         "mds_bal_split_rd",

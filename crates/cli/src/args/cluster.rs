@@ -22,9 +22,10 @@ pub enum Fs {
         #[arg(value_name = "FS")]
         fs: String,
     },
-    /// Change a setting of the file system: max_mds (how many ranks are wanted), joinable (true or false),
-    /// bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all), placement (of new directories: subtree or hash),
-    /// rank_weight (RANK=WEIGHT: what the rank is to have of what nobody pinned, beside others that have 100)
+    /// Change a setting of the file system: max_mds, also max_ranks (how many ranks are wanted, 1 to 256), joinable
+    /// (true or false), bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all; 0x0: what is there
+    /// stays), placement (of new directories: subtree or hash), rank_weight (RANK=WEIGHT, 0 to 255 and 1 to 1000:
+    /// what the rank is to have of what nobody pinned, beside others that have 100)
     Set {
         #[arg(value_name = "FS")]
         fs: String,
