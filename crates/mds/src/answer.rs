@@ -210,8 +210,7 @@ impl Rank {
         if !stdx::mutant!("mds_received_as_new") {
             received.into_iter().for_each(|ino| self.view.cache.flag(ino, 0, node::END_CLEAN));
         }
-        // It carries the same out once more in its next life, and the numbers behind may have been lost with this one (seed 13206 of several
-        // ranks).
+        // It carries the same out once more in its next life, and the numbers behind may have been lost with this one.
         if !stdx::mutant!("mds_counted_by_other_as_own") {
             counted.into_iter().for_each(|ino| self.view.cache.flag(ino, 0, node::BUMPED));
         }

@@ -107,7 +107,7 @@ fn end_transaction(view: &mut View, left: &[Ino]) {
     let View { cache, book, .. } = view;
     cache.end_transaction(|ino| if left.contains(&ino) { book.left(ino) } else { book.end(ino) });
     // Neither inode nor content is here: what is known of it counts no more. That slots place it did, when it was gone and its entry with it:
-    // it was read from the store, where its names still were (seed 12994 of several ranks).
+    // it was read from the store, where its names still were.
     for slot in left.iter().filter_map(|ino| cache.find_dir(*ino)).collect::<Vec<_>>() {
         if !stdx::mutant!("mds_left_keeps_facts") {
             cache.drop_dir_if_idle(slot);

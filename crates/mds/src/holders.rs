@@ -270,7 +270,7 @@ impl Rank {
             Mutation::HolderGone { session, ino }.encode(&mut self.view.txn.muts);
             self.commit(self.view.now, None, out);
             // Told of a close or an unlock before this is durable its client would reclaim nothing after a crash, and the rank's next life would
-            // count it for ever (seed 6359 of several ranks, answered early).
+            // count it for ever.
             if !stdx::mutant!("mds_holder_gone_early") {
                 let (end, durable) = (self.journal.end, self.journal.durable);
                 self.recent.changed(SessionId(0), std::iter::once(Resource::Held(ino)), end, durable);

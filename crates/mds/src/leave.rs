@@ -45,7 +45,7 @@ impl Rank {
         let me = self.view.config.rank;
         let state = map.ranks.get(&me).map(|info| info.state);
         // Its wish was granted, and its process is about to be ended. Who greeted it then got a session, in a journal of which nothing was to
-        // be left (seed 323 of several ranks).
+        // be left.
         let is_granted = matches!(state, None | Some(RankState::Failed)) && self.leaving.is_over();
         if is_granted && !stdx::mutant!("mds_greets_after_leaving") {
             self.leaving.due = None;
@@ -93,8 +93,7 @@ impl Rank {
     }
 
     /// The rank owns nothing, and has no file without a name: what is open or locked here went with a move of which a life before did not
-    /// hear that it was made, or was claimed where it is not. Nothing moves any more for which it would be looked for (seed 18442 of several
-    /// ranks).
+    /// hear that it was made, or was claimed where it is not. Nothing moves any more for which it would be looked for.
     fn end_what_is_elsewhere(&mut self, out: &mut Outbox<Output>) {
         let may_be_here = !self.has_no_orphans() || !self.view.transactions.is_free();
         if may_be_here || stdx::mutant!("mds_leaves_with_claims") {

@@ -279,7 +279,7 @@ impl Rank {
             let entries = self.view.cache.dirs.get_mut(slot);
             entries.loads = entries.loads.saturating_sub(1);
             // Whoever waited for a header takes it from there, also if it came with names that were none, or its units' to bring: without
-            // it they would be read again together, for ever (seed 8355 of several ranks).
+            // it they would be read again together, for ever.
             if brings_names_of(key).is_some() {
                 if stdx::mutant!("mds_load_takes_header") {
                     self.view.cache.drop_dir_if_idle(slot);
@@ -337,7 +337,7 @@ impl Rank {
     }
 
     /// What others have without a name does not come into this cache: it may get a name, in a directory that comes here, and what is
-    /// cached would be taken for another inode with that number (seed 1602 of several ranks, which lost that name).
+    /// cached would be taken for another inode with that number, and the name was lost.
     fn is_orphan_of(&mut self, dir: Ino, found: Option<Ino>, waiters: &[OpId]) {
         let Some(Side::Other(Some(rank))) = self.view.territory.of_number(dir) else { return };
         for id in waiters {

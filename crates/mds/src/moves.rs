@@ -770,8 +770,7 @@ impl Rank {
     }
 
     /// What others announced of a unit was taken for the move that ends now, which never had a number (of one that had, the map says so
-    /// still, while its Abort is on its way). No other map may come, and who waits for that move would wait for ever (seeds 5084 and
-    /// 779 of several ranks).
+    /// still, while its Abort is on its way). No other map may come, and who waits for that move would wait for ever.
     fn carry_out_hidden(&mut self, unit: Unit, out: &mut Outbox<Output>) {
         let me = self.view.config.rank;
         let entry = self.view.territory.entry_of(unit);

@@ -590,7 +590,7 @@ impl Rank {
     }
 
     /// Not while it waits for the store, whose answer wakes it: it had asked other ranks for several things, and a search that was woken
-    /// by the next of them would go on as if it had looked where that answer is to come from (seed 8575 of several ranks).
+    /// by the next of them would go on as if it had looked where that answer is to come from.
     pub(crate) fn plans_again(&mut self, id: OpId) {
         let Some(op) = self.parked.get_mut(&id) else { return };
         if op.waits != Waits::Store || stdx::mutant!("mds_woken_from_store") {
@@ -672,7 +672,7 @@ impl Rank {
     }
 
     /// The same rank, which cannot say yet. What broke: each question was asked every millisecond for as long as one of both had not heard
-    /// of a map (seed 525 of several ranks: 88,700 of 156,707 requests).
+    /// of a map (88,700 of 156,707 requests of a run).
     fn ask_later(&mut self, now: Now, ask: Ask) {
         let Some(asking) = self.peers.asks.get_mut(&ask) else { return };
         let most = if stdx::mutant!("mds_asks_without_pause") { AGAIN_NS } else { AGAIN_MAX_NS };
@@ -682,8 +682,8 @@ impl Rank {
     }
 
     /// Another rank has handed something over, or had, and this one has had no map since it asked. Whoever waits would plan the same by the
-    /// same map, and ask the same at once (seed 17742 of several ranks: 489,484 of 603,097 events). It is asked again all the same: it may
-    /// be the other rank that is behind.
+    /// same map, and ask the same at once (489,484 of 603,097 events of a run). It is asked again all the same: it may be the other rank
+    /// that is behind.
     fn is_by_another_map(&mut self, ask: Ask) -> bool {
         let version = self.view.territory.version();
         let Some(asking) = self.peers.asks.get_mut(&ask) else { return false };

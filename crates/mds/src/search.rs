@@ -198,7 +198,7 @@ impl View {
     /// forgotten that with its former life: only all of them together know that there is no such inode.
     pub(crate) fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
         // Another rank has it without a name, as the store says. It may have got one here since, and that rank has not stored that it
-        // went: so this is believed only of what is nowhere here (seed 2956 of several ranks).
+        // went: so this is believed only of what is nowhere here.
         let nameless = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino).copied());
         let climb = op.climb.get_or_insert_default();
         if climb.turn != self.territory.turn() {
@@ -211,7 +211,7 @@ impl View {
         // Who made it knows of it before the store does.
         let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
         let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));
-        // It may not be there yet, but is nowhere else (seed 17274 of several ranks).
+        // It may not be there yet, but is nowhere else.
         let decided = self.transactions.comes_to(ino);
         match decided.or(climb.elsewhere).or(nameless).or(maker) {
             None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),

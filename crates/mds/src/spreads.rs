@@ -211,7 +211,7 @@ impl Rank {
             }
             let next = match one.want {
                 // Its header, which may come only now, says that it is spread already: nothing of it is to be counted, and its pages would be read
-                // again and again (seed 3903 of several ranks).
+                // again and again.
                 Want::Parts(_)
                     if self.view.cache.spread(one.dir).is_some()
                         && !stdx::mutant!("mds_spread_counted_again") =>
@@ -363,7 +363,7 @@ impl Rank {
         }
         let side = match self.view.of_itself(dir) {
             Some(side) => Some(side),
-            // What it had may be cached for longer than itself: it may have waited for its turn, and be gone (seed 3449 of several ranks).
+            // What it had may be cached for longer than itself: it may have waited for its turn, and be gone.
             None if self.view.cache.by_ino(dir).is_none() => None,
             None => self.view.side(slot),
         };

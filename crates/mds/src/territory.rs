@@ -181,7 +181,7 @@ impl Territory {
     }
 
     /// Whether anything is reserved for transactions of other ranks: who looks must see that. Whose anything is that does not change: a
-    /// search that began anew with each transaction would never end (seed 20486 of several ranks).
+    /// search that began anew with each transaction would never end.
     pub(crate) fn reserve(&mut self, reserved: bool) {
         if self.reserved != reserved {
             self.reserved = reserved;
@@ -607,7 +607,7 @@ mod tests {
         assert!(one.set(map(1, &[])) && !one.is_whole());
     }
 
-    /// What broke (seed 20486 of several ranks): with each transaction all searches of a rank began anew, and with enough of them none ended.
+    /// What broke: with each transaction all searches of a rank began anew, and with enough of them none ended.
     #[test]
     fn what_is_reserved_changes_nothing_of_whose_anything_is() {
         let mut one = Territory::new(RankId(1));

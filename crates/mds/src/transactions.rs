@@ -346,7 +346,7 @@ mod tests {
     use proto::inode::InodeCore;
     use proto::name::Name;
 
-    /// What broke (seed 17274 of several ranks): a directory was at its new rank not yet, and at its old one no more, and nobody named anybody.
+    /// What broke: a directory was at its new rank not yet, and at its old one no more, and nobody named anybody.
     #[test]
     fn what_is_decided_says_where_an_inode_comes_to() {
         let mut value = Writer::new();

@@ -87,7 +87,7 @@ impl Client {
     }
 
     /// Whether a life of the rank has welcomed it that was given after that map, which tells of lives before: a living rank was taken for one
-    /// that is gone (seed 16290 of several ranks).
+    /// that is gone.
     pub(crate) fn is_newer_than(&self, map: &ClusterMap) -> bool {
         self.incarnation > map.last_incarnation && !stdx::mutant!("client_parts_by_old_maps")
     }

@@ -83,7 +83,7 @@ impl Many {
     /// to be durable before its caller is told. And so has what it changed in that directory itself: if slots place it, or a part of it
     /// that has no entry, no map shows who has that besides the home, and what is known of it from answers may be forgotten, or be of
     /// after the change. What is kept shows where it was made. So has what it changed of the inode itself: by an old place the rank
-    /// of a directory's content may be taken for its home, and answers for its part (seed 6194 of several ranks, answered early).
+    /// of a directory's content may be taken for its home, and answers for its part.
     pub(super) fn follows_others(&mut self, call: CallId, node: Ino, home: Option<RankId>) {
         let others = self.clients.iter().filter(|client| Some(client.rank()) != home);
         let until = others.filter_map(|client| Some((client.rank(), client.last_kept_about(node)?)));

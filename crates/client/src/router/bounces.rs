@@ -219,7 +219,7 @@ impl Many {
             return Next::Ask(*rank);
         }
         // Where it is being renamed, and who decided that is dead, it may have come to one that was asked before, behind the back of one that
-        // was asked later and knows of nothing any more (seed 17274 of several ranks).
+        // was asked later and knows of nothing any more.
         let later = askable.into_iter().find(|rank| *rank != from);
         if let (None, Some(rank), Some(bounced)) = (again, later, self.bounces.get_mut(&call))
             && !bounced.twice
@@ -235,13 +235,12 @@ impl Many {
         let Some((owner, bounced)) = again.zip(self.bounces.get_mut(&call)) else { return Next::Fail };
         bounced.named += 1;
         // From when all were asked, and not from when the first was: one that was dead meanwhile may have to tell another one yet what it
-        // decided before it died (seed 9660 of several ranks).
+        // decided before it died.
         let here_ns = now.since(*bounced.since.get_or_insert(now));
         // A time in which one of them was dead is as short as any pause.
         let one_ns = bounced.last.replace(now).map_or(0, |last| now.since(last).min(PAUSE_MAX_NS));
         bounced.spent_ns += one_ns;
-        // What broke: where something moves all the time no owners last two seconds, and calls for what was gone had no end (seed 525 of
-        // several ranks).
+        // What broke: where something moves all the time no owners last two seconds, and calls for what was gone had no end.
         let in_vain = bounced.spent_ns >= SPENT_NS && !is_held && !stdx::mutant!("client_looks_for_ever");
         if bounced.named <= NAMED_MAX {
             Next::Ask(owner)

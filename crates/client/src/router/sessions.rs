@@ -76,7 +76,7 @@ impl Many {
                 out.push(Output::Disconnect { rank: other });
             }
         }
-        // What callers closed meanwhile is reclaimed of no rank, in whosever books it is (seed 17644 of several ranks).
+        // What callers closed meanwhile is reclaimed of no rank, in whosever books it is.
         let given_back: Vec<_> = self.clients.iter_mut().flat_map(Client::take_given_back).collect();
         for (ino, count) in given_back {
             self.clients.iter_mut().for_each(|client| client.released(ino, count));

@@ -125,7 +125,7 @@ const SHARED_FROM: u64 = 3 << (Incarnation::CHANGE_BITS - 2);
 ///
 /// Behind a number of a later life, which another rank's was, that is no help. So the last quarter of the numbers of an incarnation is
 /// everybody's: there each life has those that leave its own incarnation as their rest. What it counts and loses no other rank counts
-/// again, nor does the life whose numbers these are (seed 314 of several ranks).
+/// again, nor does the life whose numbers these are.
 pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> u64 {
     let jump = !jumped && !stdx::mutant!("mds_version_no_jump");
     let own =

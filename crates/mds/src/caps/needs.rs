@@ -96,8 +96,7 @@ impl Needs {
 }
 
 /// What an inode leaves behind when it goes to another rank: its name may stay, and is planned with that rank from then on. Whoever works by
-/// himself in the directory would go on with it, and nothing that was told is planned with others (seeds 106 and 511 of several ranks,
-/// eager).
+/// himself in the directory would go on with it, and nothing that was told is planned with others.
 pub(crate) fn of_left_name(dir: Ino) -> Option<Need> {
     let is_free = dir.is_reserved() || stdx::mutant!("mds_leaves_under_dx");
     (!is_free).then(|| Need::of(dir, Bits::DX))

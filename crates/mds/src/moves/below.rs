@@ -47,7 +47,7 @@ impl Rank {
     }
 
     /// Whether it is known how the directory is spread of which a unit moves; if not it is read. While nobody knew, the store's names came under the
-    /// directory's own number, where nobody who looks below the unit sees them: they would stay (seed 22718 of several ranks).
+    /// directory's own number, where nobody who looks below the unit sees them: they would stay.
     pub(super) fn is_sorted(&mut self, unit: Unit) -> bool {
         if unit.frag == Frag::WHOLE {
             return true;

@@ -1,6 +1,5 @@
 //! Directories of which all parts are wanted here at once, to end or to unite them. Where the coordinator would have them elsewhere (the
-//! mask) one would go while the next one comes, without end (seed 18288 of several ranks). So what others announce of them is refused for a
-//! while.
+//! mask) one would go while the next one comes, without end. So what others announce of them is refused for a while.
 //!
 //! Absent: who asks for the parts (`ops/rmdir.rs`, `spreads/merge.rs`); what is pinned (`pins.rs`).
 

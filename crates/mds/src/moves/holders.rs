@@ -49,7 +49,7 @@ impl Found {
 
 impl Moves {
     /// A transaction brings an inode that may have gone with a move of which this rank has not heard yet that it was made. What sessions have
-    /// of it from here on does not go with that: an open file was purged (seed 424 of several ranks).
+    /// of it from here on does not go with that: an open file was purged.
     pub(crate) fn is_here_again(&mut self, ino: Ino) {
         if let Some(one) = self.current.as_mut().filter(|_| !stdx::mutant!("mds_move_takes_what_came")) {
             one.found.list.retain(|(_, of), _| *of != ino);

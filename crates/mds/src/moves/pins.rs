@@ -27,7 +27,7 @@ pub(crate) struct Pins {
     /// Directories that are gone and may have an entry, and where the journal says so.
     purged: BTreeMap<Unit, Position>,
     /// Those of them for which this was asked by the map of now. What comes of it the next one says: asked with each step while others are
-    /// not durable yet, the coordinator had nothing else to do (seed 16781 of several ranks, answered early).
+    /// not durable yet, the coordinator had nothing else to do.
     asked: BTreeSet<Unit>,
     /// The map is to be asked for without them.
     purge: bool,

@@ -55,7 +55,7 @@ pub(crate) fn new_inode(
 ) -> (InodeCore, Option<Box<InodeExt>>) {
     let above = &view.cache.node(parent).core;
     // Its caller was told of it when that directory handed nothing down (`early.rs`). The directory's inode is another rank's, which may
-    // have changed that by now (seed 3767 of several ranks, answered early).
+    // have changed that by now.
     let is_plain = op.told.is_some_and(|told| told.heard)
         && !view.is_at_home(above.ino)
         && !stdx::mutant!("mds_told_takes_from_above");

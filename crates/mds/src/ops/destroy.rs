@@ -104,8 +104,8 @@ pub(crate) fn end(view: &mut View, slot: u32, core: &InodeCore) {
     end_locks(view, core.ino);
 }
 
-/// Plans the end of all locks on an inode that ends. Nobody would find it any more to give them back, and they would hold up all that moves
-/// (seed 9782 of several ranks, answered early).
+/// Plans the end of all locks on an inode that ends. Nobody would find it any more to give them back, and they would hold up all that
+/// moves.
 pub(crate) fn end_locks(view: &mut View, ino: Ino) {
     if !view.locks.is_locked(ino) || stdx::mutant!("mds_locks_outlive_inode") {
         return;

@@ -53,7 +53,7 @@ impl Rank {
     }
 
     /// What an operation has heard of parts one after the other may be of two ways that a directory was spread in: the sum of both is of
-    /// none (seed 218 of several ranks, whose change counter went back).
+    /// none, and a change counter went back.
     fn forget_heard(&mut self, before: Option<&ClusterMap>, now: &ClusterMap) {
         for op in self.parked.values_mut() {
             let Some(heard) = &mut op.heard else { continue };

@@ -56,8 +56,8 @@ fn whole_directories_stay_within_the_cache_while_they_are_loaded() {
     assert!(w.max_bytes < CACHE + CACHE / 4, "{} of {CACHE}: {:?}", w.max_bytes, w.rank.status());
 }
 
-/// What broke (seed 8575 of several ranks): a search that had asked two ranks and then the store was woken by the second one's answer,
-/// took it for the store's, and did not find what is there.
+/// What broke: a search that had asked two ranks and then the store was woken by the second one's answer, took it for the store's, and did
+/// not find what is there.
 #[test]
 fn an_operation_that_waits_for_the_store_is_woken_by_nobody_else() {
     let (mut w, dirs) = world(Prefetch::Auto, 8 << 20);

@@ -333,7 +333,7 @@ fn backptr(view: &mut View, core: &InodeCore, held: &Held, (was, is): (&At, &At)
     }
     if is.rank.is_none() {
         // It was this rank's a moment ago, and the transaction that took it away, which others know to be decided, is yet to be carried
-        // out here. That one ends what is known of its place (seed 1608 of several ranks, whose backptr was never stored).
+        // out here. That one ends what is known of its place: the backptr would never be stored.
         if !stdx::mutant!("mds_back_before_it_left") {
             view.inode_is_free(core.ino)?;
         }

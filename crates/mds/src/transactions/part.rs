@@ -112,8 +112,7 @@ fn prepare(
     (id, since): (TxnId, Wall),
     (parts, hasty): (&[Part], bool),
 ) -> Found<Plan> {
-    // What the step before had to ask another rank for this one may not ask: it would be refused and begun anew, for ever (seed 10468 of
-    // several ranks).
+    // What the step before had to ask another rank for this one may not ask: it would be refused and begun anew, for ever.
     for ino in view.transactions.inherits(id) {
         if !op.inherits(*ino) && !stdx::mutant!("mds_heard_is_not_kept") {
             op.hears().inherits.push(*ino);
@@ -400,8 +399,8 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             view.lookup(slot, hash, name.as_bytes())?;
             if let DentryValue::Primary(record) = &decoded {
                 view.txn.counted.push(record.core.ino);
-                // What took it away from here is decided, and comes yet: it may still have its old name here (seed 2035 of several ranks,
-                // whose new place ended with that).
+                // What took it away from here is decided, and comes yet: it may still have its old name here, and its new place would end
+                // with that.
                 if !stdx::mutant!("mds_back_before_it_left") {
                     view.inode_is_free(record.core.ino)?;
                 }

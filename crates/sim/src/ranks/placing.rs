@@ -290,7 +290,7 @@ impl Ranks {
             self.coverage.count("pins carried out later");
         }
         // Parts go to and fro while their directory is merged, and that is given up. Callers may have asked for several pins one after the
-        // other (seed 350).
+        // other.
         let quiet = self.phase == Phase::Heal && self.clients.iter().all(|slot| slot.closed);
         if !quiet || unit.frag != Frag::WHOLE {
             return Ok(());
@@ -326,8 +326,8 @@ impl Ranks {
         Ok(true)
     }
 
-    /// What is not where it is wanted. A pin that comes to be due when no client is left waits for the next one that looks (seed 204: a rank
-    /// had asked for the content by the pin before, and the one that has it came to that late).
+    /// What is not where it is wanted. A pin that comes to be due when no client is left waits for the next one that looks (a rank had
+    /// asked for the content by the pin before, and the one that has it came to that late).
     pub(super) fn not_in_place(&self) -> Option<String> {
         self.seat.map.as_ref().and_then(|map| misplaced(map))
     }

@@ -327,7 +327,7 @@ fn bytes_whose_loss_is_not_told_are_caught() {
 }
 
 /// A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had been
-/// there before (simulator, seed 6002794).
+/// there before.
 #[test]
 fn nothing_is_written_once_more_below_what_was_given_up() {
     let size = |size| proto::SetAttr { size: Some(size), ..proto::SetAttr::default() };

@@ -84,8 +84,8 @@ fn ranks_that_name_each_other_are_asked_so_often_and_no_more() {
     }
 }
 
-/// What broke (seed 9660 of several ranks): a rank had died with a decision that another one had not carried out, and so long as nobody had
-/// what that brings, the others sent the call away. When it lived again the time for that was over.
+/// What broke: a rank had died with a decision that another one had not carried out, and so long as nobody had what that brings, the others
+/// sent the call away. When it lived again the time for that was over.
 #[test]
 fn the_time_of_a_rank_that_was_dead_does_not_count() {
     let mut bench = Bench::of_two();
@@ -105,7 +105,7 @@ fn the_time_of_a_rank_that_was_dead_does_not_count() {
     }
 }
 
-/// What broke (seed 525 of several ranks): something moved all the time, and with each such map the call began anew.
+/// What broke: something moved all the time, and with each such map the call began anew.
 #[test]
 fn owners_that_change_all_the_time_keep_no_call_for_ever() {
     let mut bench = Bench::of_two();
@@ -162,9 +162,8 @@ fn a_client_that_asks_only_whom_hints_name_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// What broke (seed 17274 of several ranks): a directory was renamed to rank 1. Rank 0, which had decided that, knew it and died; rank 1
-/// was asked before it had heard; and rank 0 again, which knew of nothing any more. Its next life says so to rank 1, which may have heard
-/// it a moment later.
+/// What broke: a directory was renamed to rank 1. Rank 0, which had decided that, knew it and died; rank 1 was asked before it had heard;
+/// and rank 0 again, which knew of nothing any more. Its next life says so to rank 1, which may have heard it a moment later.
 #[test]
 fn where_nobody_names_anybody_all_are_asked_once_more() {
     let mut bench = Bench::of_two();
@@ -253,8 +252,8 @@ fn defects_of_bounces_are_caught() {
     }
 }
 
-/// What broke (seeds 195, 266 and 299 of several ranks): with each map the counting began anew, so while ranks died and returned
-/// nobody was ever told that a file is gone: two ranks sent the call to each other for ever.
+/// What broke: with each map the counting began anew, so while ranks died and returned nobody was ever told that a file is gone: two ranks
+/// sent the call to each other for ever.
 #[test]
 fn maps_that_name_no_other_owner_keep_no_call_going_for_ever() {
     let mut bench = Bench::of_two();
@@ -357,8 +356,7 @@ fn a_call_that_is_sent_away_by_a_map_that_is_not_here_yet_waits_for_it() {
     assert_eq!(bench.welcome(1, 5, false).asked(1), [1, 2]);
 }
 
-/// What broke (seed 1548 of several ranks): a client closed a hundred files that were gone, one after the other, and looked for each of
-/// them for two seconds.
+/// What broke: a client closed a hundred files that were gone, one after the other, and looked for each of them for two seconds.
 #[test]
 fn files_that_are_gone_are_closed_at_once_and_looked_for_together() {
     let mut bench = Bench::of_two();

@@ -78,7 +78,7 @@ fn what_was_to_be_sent_to_a_rank_that_goes_is_sent_elsewhere() {
     assert_eq!(bench.say(1, dismissed()).asked(0), [1, 2], "no rank has seen any of them");
 }
 
-/// What broke: a search came to the rank as it was leaving, and its caller was told EIO (seed 242 of several ranks).
+/// What broke: a search came to the rank as it was leaving, and its caller was told EIO.
 #[test]
 fn what_a_rank_that_goes_never_saw_is_asked_elsewhere() {
     let mut bench = Bench::of_two();
@@ -233,8 +233,8 @@ fn a_client_that_greets_who_goes_is_caught() {
     }
 }
 
-/// What broke (seed 16290 of several ranks): a rank had gone and lived again, and the client was at its new life when the maps of before
-/// came one by one. It told EIO of what that life was carrying out.
+/// What broke: a rank had gone and lived again, and the client was at its new life when the maps of before came one by one. It told EIO of
+/// what that life was carrying out.
 #[test]
 fn maps_of_before_a_life_say_nothing_of_who_was_welcomed_by_it() {
     let mut bench = Bench::with(&map(2, 2, &[(PINNED.ino, 1)]));

@@ -117,8 +117,8 @@ fn one_of_two_opens_that_is_given_back_leaves_the_other() {
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
-/// What broke (seed 17644 of several ranks): it was closed, sent on to another rank, and the session ended. Its caller was told so, and it
-/// stayed in the books of the rank that it had been opened at, for ever.
+/// What broke: it was closed, sent on to another rank, and the session ended. Its caller was told so, and it stayed in the books of the
+/// rank that it had been opened at, for ever.
 #[test]
 fn what_is_closed_when_the_session_ends_is_open_nowhere() {
     let (mut bench, file) = with_held();
@@ -132,8 +132,8 @@ fn what_is_closed_when_the_session_ends_is_open_nowhere() {
     assert_eq!(reclaimed(&bench.welcome(0, 6, false), 0), []);
 }
 
-/// What broke (seed 9782 of several ranks, answered early): the lock was on a file that was gone, and whoever unlocked it claimed it again of
-/// a rank that lived again. There it held up all that moves.
+/// What broke: the lock was on a file that was gone, and whoever unlocked it claimed it again of a rank that lived again. There it held up
+/// all that moves.
 #[test]
 fn what_is_unlocked_and_gone_is_claimed_no_more() {
     for unlock in unlocks() {
@@ -350,8 +350,7 @@ fn bytes() -> Outcome {
 }
 
 /// What broke: an open file had come to rank 1 and lost its name there, of which the client had not heard. It had nothing in its books for
-/// rank 1, and said goodbye when that one was to go: the file was purged, or nobody asked rank 1 for it (ESTALE; seed 350 of several
-/// ranks).
+/// rank 1, and said goodbye when that one was to go: the file was purged, or nobody asked rank 1 for it (ESTALE).
 #[test]
 fn what_came_unheard_to_a_rank_that_goes_is_found_there() {
     let (mut bench, file) = with_held();
@@ -377,7 +376,7 @@ fn what_came_unheard_is_found_where_the_connection_was_gone() {
     assert_eq!(reclaimed(&bench.reply(1, 2, bytes()), 1), [(file.ino, 1, 0)]);
 }
 
-/// Found by the simulator (seed 133 of several ranks): the rank of a copy's target was asked, in whose books nothing was lost.
+/// Found by the simulator: the rank of a copy's target was asked, in whose books nothing was lost.
 #[test]
 fn a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank() {
     let (mut bench, file) = with_held();

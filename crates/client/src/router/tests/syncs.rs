@@ -55,8 +55,8 @@ fn a_sync_that_forgets_slots_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// What broke (seed 6194 of several ranks, answered early): by an old place the rank of a directory's content was taken for its home, and
-/// answered for its part. What had been changed at the home was not durable, and lost with it.
+/// What broke: by an old place the rank of a directory's content was taken for its home, and answered for its part. What had been changed
+/// at the home was not durable, and lost with it.
 #[test]
 fn a_sync_by_an_old_place_waits_for_what_was_changed_at_the_home() {
     let hash = proto::NameHash(1);

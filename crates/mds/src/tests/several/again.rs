@@ -64,8 +64,8 @@ fn a_rank_that_sends_a_rewrite_away_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// What broke (seeds 49, 142 and 306 of several ranks): a client shows that it has an answer when it has all before it. The oldest
-/// one that it lacked was of a transaction, or waited for a move, and that waited until the client showed that it had another one.
+/// What broke: a client shows that it has an answer when it has all before it. The oldest one that it lacked was of a transaction, or
+/// waited for a move, and that waited until the client showed that it had another one.
 #[test]
 fn nobody_waits_until_a_client_has_an_answer_of_a_former_life() {
     let mut c = Cluster::new();
@@ -108,8 +108,7 @@ fn nobody_waits_until_a_client_has_an_answer_of_a_former_life() {
     assert_eq!(c.pin(above, 1), Ok(Reply::Ok));
 }
 
-/// What broke (seed 188 of several ranks, eager): a rank that lived again told another one of a directory's names before a client had said
-/// again what it was told of them.
+/// What broke: a rank that lived again told another one of a directory's names before a client had said again what it was told of them.
 fn what_others_are_told_of_contents_waits_for_who_presents() {
     let (mut c, dir) = Cluster::with_moved();
     c.greet(1, Peer::Trusted, WANTS);
@@ -148,8 +147,8 @@ fn a_rank_that_shows_what_is_not_presented_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// What broke (seed 3767 of several ranks, eager): a rank answered early what it had made in a directory of another rank's, whose inode got a
-/// default ACL. Made again after a crash it was another one than its caller had been told.
+/// What broke: a rank answered early what it had made in a directory of another rank's, whose inode got a default ACL. Made again after a
+/// crash it was another one than its caller had been told.
 fn what_was_made_early_is_as_it_was_told(hands_down: bool) {
     let (mut c, dir) = Cluster::with_moved();
     let change = |c: &mut Cluster| {

@@ -54,8 +54,8 @@ pub(crate) fn what_a_rank_has_that_lives_again_is_not_gone() {
     assert_eq!([next(&[]), next(&[1]), next(&[1, 2])], [Some(RankId(1)), Some(RankId(2)), None]);
 }
 
-/// Found by the simulator (581): a rank that had all directories, and was asked for a file without a name that another rank has, knew it by
-/// that place still when the file came to it with the directory that it had got a name in.
+/// Found by the simulator: a rank that had all directories, and was asked for a file without a name that another rank has, knew it by that
+/// place still when the file came to it with the directory that it had got a name in.
 #[test]
 pub(crate) fn what_another_rank_has_without_a_name_is_not_cached() {
     let (mut c, dir) = Cluster::with_moved();

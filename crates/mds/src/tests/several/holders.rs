@@ -165,7 +165,7 @@ fn an_open_file_without_a_name_stays() {
     c.asks_well(0, Request::Release { node: file, count: 1 });
 }
 
-/// Found by the simulator (seed 97 of several ranks): ESTALE, where everything else is rank 0's.
+/// Found by the simulator: ESTALE, where everything else is rank 0's.
 #[test]
 fn a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks() {
     let (mut c, dir, file) = Cluster::with_held();
@@ -243,8 +243,8 @@ fn what_was_reclaimed_is_found_before_anything_moves() {
     assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
-/// Found by the simulator (seeds 102 and 168 of several ranks): what is locked and not open may leave the cache. When something was to
-/// move it was looked for without a place to look at, was nowhere, and that was taken for another rank's: the lock ended.
+/// Found by the simulator: what is locked and not open may leave the cache. When something was to move it was looked for without a place to
+/// look at, was nowhere, and that was taken for another rank's: the lock ended.
 #[test]
 fn what_is_locked_and_left_the_cache_keeps_its_lock() {
     let mut c = Cluster::new();
@@ -263,7 +263,7 @@ fn what_is_locked_and_left_the_cache_keeps_its_lock() {
     assert!(c.is_locked(file));
 }
 
-/// What broke (seed 9782 of several ranks, eager): nobody found the inode any more to give its lock back, and it held up all that moves.
+/// What broke: nobody found the inode any more to give its lock back, and it held up all that moves.
 #[test]
 fn a_lock_ends_with_what_it_is_on() {
     for moved in [false, true] {
@@ -305,8 +305,8 @@ fn an_unlock_ends_a_claim() {
     assert!(!c.worlds[0].rank.view.locks.is_locked(file.ino));
 }
 
-/// What broke (seed 6359 of several ranks, eager): told at once that it was closed, its client had nothing to reclaim after a crash, and the
-/// rank's next life had it open and locked for ever.
+/// What broke: told at once that it was closed, its client had nothing to reclaim after a crash, and the rank's next life had it open and
+/// locked for ever.
 fn given_back_when_durable(open: bool) {
     let mut c = Cluster::new();
     let dir = c.mkdir(root(), "d");
@@ -354,8 +354,8 @@ fn what_came_and_is_given_back_is_told_when_the_journal_has_it() {
     given_back_when_durable(false);
 }
 
-/// Found by the simulator (seed 3020 of several ranks): looked for without a place to look at, it was nowhere, and all links are another
-/// rank's. So it was taken for that rank's, nobody had it open any more, and its name took it along.
+/// Found by the simulator: looked for without a place to look at, it was nowhere, and all links are another rank's. So it was taken for
+/// that rank's, nobody had it open any more, and its name took it along.
 #[test]
 fn what_is_open_and_found_nowhere_stays_open_at_a_rank_without_the_links() {
     let mut c = Cluster::new();
@@ -574,8 +574,8 @@ fn a_claim_ends_when_its_client_has_found_the_inode_elsewhere() {
     );
 }
 
-/// What broke (seed 424 of several ranks): the new owner gave the file a second name, and with that it went back. Then the old owner heard that
-/// its move was made, and took all that had gone with it for closed.
+/// What broke: the new owner gave the file a second name, and with that it went back. Then the old owner heard that its move was made, and
+/// took all that had gone with it for closed.
 #[test]
 fn what_came_back_before_its_move_was_heard_of_is_open() {
     let mut c = Cluster::new();

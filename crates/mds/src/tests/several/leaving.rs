@@ -50,8 +50,8 @@ pub(super) fn come_again(c: &mut Cluster) {
     c.crash(1);
 }
 
-/// What broke (seed 18442 of several ranks): the rank died before it heard that a move from it had been made. Its next life had open and locked
-/// what had gone with it, whose clients had nothing to give back there, and never left.
+/// What broke: the rank died before it heard that a move from it had been made. Its next life had open and locked what had gone with it,
+/// whose clients had nothing to give back there, and never left.
 #[test]
 pub(crate) fn who_has_what_went_before_its_life_leaves() {
     let (mut c, dir, file) = Cluster::with_held();
@@ -148,7 +148,7 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     assert_eq!(header.entries, 0, "all of it is in the store");
 }
 
-/// What broke (seed 323 of several ranks): by the map that says that it has left it stops no more, and took in who came then.
+/// What broke: by the map that says that it has left it stops no more, and took in who came then.
 #[test]
 pub(crate) fn who_has_left_takes_nobody_in() {
     let (mut c, dir) = Cluster::with_moved();

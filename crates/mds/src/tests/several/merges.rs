@@ -262,8 +262,8 @@ fn it_can_die_at_any_time() {
     }
 }
 
-/// Found by the simulator (1179): a directory's home was asking for its many parts when they became one. That each of them was gone counted
-/// by itself, as if a hint had led nowhere so often.
+/// Found by the simulator: a directory's home was asking for its many parts when they became one. That each of them was gone counted by
+/// itself, as if a hint had led nowhere so often.
 #[test]
 fn who_asks_for_many_parts_that_become_one_finds_it() {
     let (mut c, dir) = Cluster::with_moved();

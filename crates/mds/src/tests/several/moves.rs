@@ -464,8 +464,8 @@ fn a_move_that_is_aborted_early_ends() {
     assert_eq!((c.owner(dir), c.names(dir).len()), (Some(0), 2));
 }
 
-/// What broke (seed 8355 of several ranks): when the move of a spread directory was given up, one waited for its header and one for a name of
-/// it. What came with one answer was thrown away each time, the header with the name, and both were asked for again without end.
+/// What broke: when the move of a spread directory was given up, one waited for its header and one for a name of it. What came with one
+/// answer was thrown away each time, the header with the name, and both were asked for again without end.
 #[test]
 pub(super) fn header_and_name_of_a_spread_directory_come_together() {
     let mut c = Cluster::new();

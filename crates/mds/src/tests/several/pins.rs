@@ -120,8 +120,8 @@ pub(crate) fn a_pin_to_a_rank_that_is_not_there_is_applied_when_it_is() {
     }
 }
 
-/// What broke (seed 169 of several ranks): a rank that lives again has the inode from its journal, and nothing of what is above. Whether the
-/// inode is at home there was not known when it looked, and it never looked again.
+/// What broke: a rank that lives again has the inode from its journal, and nothing of what is above. Whether the inode is at home there was
+/// not known when it looked, and it never looked again.
 #[test]
 pub(crate) fn a_remembered_pin_waits_until_its_place_is_known() {
     let mut c = Cluster::of(3);
@@ -143,8 +143,8 @@ pub(crate) fn a_remembered_pin_waits_until_its_place_is_known() {
     assert_eq!(c.owner(dir), Some(2), "{:?}", c.worlds[0].notes);
 }
 
-/// What broke (seed 779 of several ranks): the coordinator began the move and gave it up with one map. Its owner waited for what had been,
-/// and saw nothing else that was announced of the directory.
+/// What broke: the coordinator began the move and gave it up with one map. Its owner waited for what had been, and saw nothing else that
+/// was announced of the directory.
 #[test]
 pub(crate) fn a_move_that_was_given_up_before_a_map_said_it_is_over() {
     let mut c = Cluster::new();
@@ -168,8 +168,8 @@ pub(crate) fn a_move_that_was_given_up_before_a_map_said_it_is_over() {
     assert_eq!(c.owner(dir), Some(1));
 }
 
-/// What broke (seed 678 of several ranks): a pin is remembered, its entry is gone, and its slot is another rank's. Its home asked the
-/// coordinator itself, which refused that, again and again. And where another entry had been made since, nobody looked at it.
+/// What broke: a pin is remembered, its entry is gone, and its slot is another rank's. Its home asked the coordinator itself, which refused
+/// that, again and again. And where another entry had been made since, nobody looked at it.
 #[test]
 pub(crate) fn a_remembered_pin_without_an_entry_is_its_owners_to_carry_out() {
     for carved in [false, true] {
@@ -277,7 +277,7 @@ pub(crate) fn the_tail_tells_of_directories_that_are_gone() {
     assert_eq!(c.owner(dir), None);
 }
 
-/// What broke (seed 16781 of several ranks, answered early): while one was not durable yet, all others were asked for with each step.
+/// What broke: while one was not durable yet, all others were asked for with each step.
 #[test]
 pub(crate) fn each_is_asked_for_once_while_others_are_not_durable() {
     let mut c = Cluster::new();
@@ -340,8 +340,7 @@ pub(crate) fn a_move_that_others_announce_is_carried_out() {
     assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned()], Err(Errno::ENODATA)));
 }
 
-/// A coordinator that is gone has begun a move (seed 5084 of several ranks): the rank took that for what it was about to ask for, was
-/// refused, and carried out neither.
+/// A coordinator that is gone has begun a move: the rank took that for what it was about to ask for, was refused, and carried out neither.
 #[test]
 pub(crate) fn a_move_that_a_refused_wish_hides_is_carried_out() {
     let mut c = Cluster::new();

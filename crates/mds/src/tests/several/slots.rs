@@ -317,8 +317,8 @@ pub(super) fn nothing_is_delegated_where_slots_place() {
     }
 }
 
-/// What broke (seed 12994 of several ranks): a directory had gone to another rank with its inode, and what was known of it stayed. When it was
-/// gone, and its entry with it, its slot was this rank's, and its names were read from the store, where they still were.
+/// What broke: a directory had gone to another rank with its inode, and what was known of it stayed. When it was gone, and its entry with
+/// it, its slot was this rank's, and its names were read from the store, where they still were.
 #[test]
 fn what_left_is_not_taken_for_ones_own_by_its_slot() {
     let mut c = Cluster::with_slots();
@@ -341,8 +341,8 @@ fn what_left_is_not_taken_for_ones_own_by_its_slot() {
     assert!(!known(&c), "neither its inode nor its content is here");
 }
 
-/// What broke (seed 10468 of several ranks): what one step of a transaction had asked another rank the next one did not know. It may not ask
-/// itself, and the transaction began anew for ever.
+/// What broke: what one step of a transaction had asked another rank the next one did not know. It may not ask itself, and the transaction
+/// began anew for ever.
 #[test]
 fn what_was_heard_for_clear_counts_for_prepare() {
     let mut c = Cluster::new();

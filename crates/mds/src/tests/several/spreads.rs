@@ -793,7 +793,7 @@ fn a_part_of_what_is_gone_does_not_move_for_ever() {
     assert_eq!(c.map.entries.get(&unit), None, "{:?}", c.worlds[0].notes);
 }
 
-/// What broke (seed 18288 of several ranks): the mask excluded the rank, and one part went while the next one came, without end.
+/// What broke: the mask excluded the rank, and one part went while the next one came, without end.
 #[test]
 pub(super) fn what_is_to_end_is_gathered_outside_of_the_mask() {
     let mut c = Cluster::of(3);
@@ -806,8 +806,8 @@ pub(super) fn what_is_to_end_is_gathered_outside_of_the_mask() {
     assert_eq!(c.units(dir), []);
 }
 
-/// What broke (seed 3020 of several ranks): the directory's own table is empty when its parts have the names. So it left the cache while a
-/// file was open in one of them, nothing said any more where that file was, and a move took it out of the cache.
+/// What broke: the directory's own table is empty when its parts have the names. So it left the cache while a file was open in one of them,
+/// nothing said any more where that file was, and a move took it out of the cache.
 #[test]
 fn what_is_open_in_a_part_keeps_its_directory_cached() {
     let (mut c, dir) = Cluster::with_spread(8);

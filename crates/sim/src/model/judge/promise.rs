@@ -67,7 +67,7 @@ impl Judge {
         let Some(pending) = self.pending.get(&key).filter(|_| !self.promises.contains_key(&key)) else {
             return;
         };
-        // A client that closes waits no more for what was unanswered when its connection broke (seed 90168).
+        // A client that closes waits no more for what was unanswered when its connection broke.
         if self.floors.get(&session).is_some_and(|floor| tid < *floor) {
             return;
         }

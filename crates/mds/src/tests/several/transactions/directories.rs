@@ -146,8 +146,7 @@ fn no_directory_comes_below_itself() {
     s.check_parent(e, deep);
 }
 
-/// What broke (seed 7391 of several ranks): that the old name leads to the directory itself was told before anything was reserved, and
-/// was long over.
+/// What broke: that the old name leads to the directory itself was told before anything was reserved, and was long over.
 #[test]
 pub(in super::super) fn a_directory_is_said_to_come_into_itself_when_that_is_reserved() {
     let (mut refused, mut gone) = (0, 0);

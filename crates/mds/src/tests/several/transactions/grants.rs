@@ -34,8 +34,8 @@ pub(super) fn what_the_session_that_asks_keeps_comes_back_too() {
     }
 }
 
-/// What broke (seed 106 of several ranks, eager): a file went to `//links`, and its name stayed in a directory that a client had delegated to
-/// it. That renamed the name by itself, and heard late that it had failed.
+/// What broke: a file went to `//links`, and its name stayed in a directory that a client had delegated to it. That renamed the name by
+/// itself, and heard late that it had failed.
 #[test]
 pub(super) fn a_directory_comes_back_before_what_is_named_there_leaves() {
     for leader in [1, 2] {

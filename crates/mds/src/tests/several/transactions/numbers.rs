@@ -22,7 +22,7 @@ pub(super) fn what_a_home_counted_and_lost_no_leader_counts_again() {
     assert!(change > lost, "{lost} {change}");
 }
 
-/// What broke (seed 13206 of several ranks): the home carried the same out in two lives, and counted on from the leader's number in both.
+/// What broke: the home carried the same out in two lives, and counted on from the leader's number in both.
 #[test]
 pub(super) fn what_another_rank_counted_no_later_life_counts_on() {
     let mut s = Scene::new();
