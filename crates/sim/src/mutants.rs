@@ -199,6 +199,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_parts_lead_on", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("client_doubts_for_ever", "client", "router::tests::bounces::defects_of_bounces_are_caught"),
     ("client_drop_names_others", "client", "router::tests::bounces::defects_of_bounces_are_caught"),
+    // EBUSY, which callers may get for other reasons.
+    ("mds_hand_does_not_wait", "mds", "tests::several::boundaries::a_removal_that_does_not_wait_is_caught"),
     // A question about a home that comes here before it is answered: one of 20,000 seeds with eager clients.
     ("mds_home_that_came_is_damage", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.

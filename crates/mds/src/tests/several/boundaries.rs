@@ -109,6 +109,41 @@ fn an_empty_one_is_removed_by_way_of_its_home() {
     assert_eq!(c.call(0, Request::Lookup { parent: dir, name: n("f") }), Err(Errno::ESTALE));
 }
 
+/// What broke: just behind its rank's death the answer was EBUSY, also where another file was open.
+#[test]
+fn one_is_removed_when_it_is_known_what_former_sessions_keep() {
+    let mut c = Cluster::new();
+    let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+    assert_eq!((c.pin(dir, 1), c.pin(other, 1)), (Ok(Reply::Ok), Ok(Reply::Ok)));
+    let file = c.create(other, "f");
+    c.greet(0, Peer::Trusted, Bits::ATTRS);
+    c.hold(1).wants = Bits::ATTRS;
+    c.join(0, 1, Peer::Trusted);
+    let tid = c.start(1, REMOTE, Request::GetAttr { node: file });
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    let session = c.worlds[1].sessions[&REMOTE];
+    c.crash(1);
+    let world = c.hold(1);
+    let welcome = world.hello(REMOTE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    world.say(REMOTE, ClientMsg::Reclaimed);
+    c.settle();
+    let tid = c.start(0, EMBEDDED, Request::RmDir { parent: root(), name: n("d") });
+    c.pass(20);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None);
+    c.hold(1).say(REMOTE, ClientMsg::Settled);
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[1].notes);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_removal_that_does_not_wait_is_caught() {
+    stdx::mutant::activate(Some("mds_hand_does_not_wait"));
+    let verdict = std::panic::catch_unwind(one_is_removed_when_it_is_known_what_former_sessions_keep);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_name_with_siblings_at_rank_0_shows_its_attributes() {
     let mut c = Cluster::new();
