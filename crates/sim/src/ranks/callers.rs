@@ -142,9 +142,7 @@ impl Ranks {
         if self.plan.lock_one_in > 0 {
             self.lock_asked(client, call, &request);
         }
-        if self.plan.sync_one_in > 0 {
-            self.judge.sync_begins(client, call.0, &request);
-        }
+        self.judge.sync_begins(client, call.0, &request);
         self.open_asked(client, &request);
         self.judge.begins(call.0, &request);
         self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new() });
@@ -167,10 +165,8 @@ impl Ranks {
             self.coverage.count("calls refused for locks that were lost");
             self.judge.excuse_call(call.0);
         }
-        if self.plan.sync_one_in > 0 {
-            self.judge.tells(client, &keys, &busy.asked, &outcome);
-            self.sync_answered(call, &busy.asked.request, &outcome)?;
-        }
+        self.judge.tells(client, &keys, &busy.asked, &outcome);
+        self.sync_answered(call, &busy.asked.request, &outcome)?;
         if !self.own_performance(client, call.0, &busy, &outcome)? {
             self.count_own(client, &busy, &outcome);
             let session = self.clients[client].session().unwrap_or_default();

@@ -19,7 +19,7 @@ use proto::Writer;
 use proto::ids::{Incarnation, Position, RankId};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
-use proto::storeio::StoreError;
+use proto::storeio::{DataOp, StoreError};
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Machine, Mono, Wall};
@@ -165,6 +165,7 @@ impl Ranks {
                         _ => {}
                     }
                 }
+                Output::Data { op: DataOp::Remove { file }, .. } => self.removes_data(file.ino)?,
                 _ => {}
             }
         }

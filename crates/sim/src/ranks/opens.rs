@@ -94,6 +94,16 @@ impl Ranks {
     }
 
     /// Whether the session of that client has ended, or an operator has it ended: no rank does by itself, as all clients renew.
+    /// A rank removes the bytes of a file: nobody has it open, and it has no name, also behind a crash.
+    pub(super) fn removes_data(&self, ino: Ino) -> Verdict {
+        match self.opens.of.keys().find(|(client, of)| *of == ino && !self.is_over(*client)) {
+            Some((client, _)) => {
+                Err(format!("the bytes of {} are removed, client {client} has it open", ino.0))
+            }
+            None => self.judge.removes_data(ino),
+        }
+    }
+
     fn is_over(&self, client: usize) -> bool {
         let session = self.clients[client].machine.as_ref().map(client::Router::session);
         session.is_none_or(|session| self.evicted.contains(&session))

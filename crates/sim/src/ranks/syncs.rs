@@ -35,7 +35,9 @@ impl Ranks {
     /// A caller has an answer, of a sync or of anything else.
     pub(super) fn sync_answered(&mut self, call: CallId, request: &Request, outcome: &Outcome) -> Verdict {
         self.judge.sync_ends(call.0, request, outcome)?;
-        let syncs = matches!(request, Request::Fsync { .. } | Request::SyncFs) && outcome.is_ok();
+        let syncs = self.plan.sync_one_in > 0
+            && matches!(request, Request::Fsync { .. } | Request::SyncFs)
+            && outcome.is_ok();
         let may_fail = self.phase == Phase::Faults && self.plan.kinds.contains(&Fault::Power);
         if syncs && may_fail && self.rng.chance(1, BLACKOUT_ONE_IN) {
             self.after(MS, Event::Blackout);

@@ -5,7 +5,7 @@
 //! Absent: what was told (`promise.rs`).
 
 use super::owners::{By, Of};
-use super::promise::Promise;
+use super::promise::{Promise, about};
 use super::{Asked, Judge, Key, Pending};
 use crate::model::judge::{Fact, Verdict, asked_for, chain, is_without_xattr, overlaps, parents, performs};
 use proto::ids::{RankId, SessionId, Tid};
@@ -138,7 +138,13 @@ impl Judge {
                 || chain.as_ref().is_some_and(|chain| !promise.facts.is_disjoint(chain))
         };
         let mut promises = self.promises.of_session(session);
-        let open = |promise: &Promise| promise.clock <= begun && !promise.excused && concerns(promise);
+        let doubtful = |promise: &Promise| {
+            let inos = about(&promise.asked.request, promise.told.ino);
+            self.promises.is_doubtful(session, inos)
+        };
+        let open = |promise: &Promise| {
+            promise.clock <= begun && !promise.excused && concerns(promise) && !doubtful(promise)
+        };
         match promises.find(|(_, promise)| open(promise)) {
             Some((key, promise)) => {
                 Err(format!("is told that all is durable, and {key:?} is not: {:?}", promise.asked.request))
@@ -151,5 +157,47 @@ impl Judge {
     pub(in crate::ranks) fn is_owed_in(&self, rank: RankId, session: SessionId, dir: Ino) -> bool {
         let mut of = self.promises.of(rank, session);
         of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Records;
+    use proto::cluster::{ClusterMap, Entry, Policy, Unit};
+    use proto::{Frag, Name, NodeRef};
+    use std::sync::Arc;
+    use stdx::Wall;
+    use stdx::hash::HashSeed;
+
+    const SEED: HashSeed = HashSeed([7; 16]);
+    const DIR: Ino = Ino(5000);
+
+    fn in_half(half: u64) -> Name {
+        let mut all = (0..).map(|n| Name::new(format!("n{n}").as_bytes()).expect("a name"));
+        all.find(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == half).expect("one")
+    }
+
+    #[test]
+    fn only_names_of_other_parts_at_other_ranks_are_apart() {
+        let mut map = ClusterMap::first();
+        map.version = 2;
+        for (prefix, rank) in [(0, 0), (1 << 63, 1)] {
+            let entry = Entry { rank: RankId(rank), version: 2, policy: Policy::Spread, moving: None };
+            Arc::make_mut(&mut map.entries).insert(Unit { dir: DIR, frag: Frag { prefix, depth: 1 } }, entry);
+        }
+        let mut judge = Judge::new(SEED, Records::default(), Wall(0));
+        judge.has_map(Arc::new(map));
+        let (low, high) = (in_half(0), in_half(1));
+        let what = Request::Unlink { parent: NodeRef::bare(DIR), name: low.clone() };
+        let seen = |name: &Name| Fact::Name(DIR, name.as_bytes().into());
+        let apart = |rank, facts: &[Fact]| {
+            judge.is_apart(RankId(rank), &what, &facts.iter().cloned().collect(), &Fact::Names(DIR))
+        };
+        assert!(apart(0, &[seen(&high)]));
+        assert!(!apart(1, &[seen(&high)]), "who told it has what is seen");
+        assert!(!apart(0, &[seen(&low)]) && !apart(0, &[seen(&low), seen(&high)]), "the same part");
+        assert!(!apart(0, &[seen(&high), Fact::Names(DIR)]), "the directory as a whole");
+        assert!(!judge.is_apart(RankId(0), &what, &BTreeSet::from([seen(&high)]), &Fact::Inode(DIR)));
     }
 }

@@ -5,11 +5,12 @@
 
 use super::order::may_fail;
 use super::{Asked, Judge, Key, Origin, Step};
-use crate::model::judge::{Cuts, Fact, Verdict, is_told, made};
+use crate::model::judge::{Cuts, Fact, Verdict, is_told, made, parents};
 use crate::model::tree::Tree;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::message::Told;
 use proto::reply::{Outcome, Reply};
+use proto::request::Request;
 use proto::{Errno, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -56,6 +57,8 @@ pub(super) struct Promises {
     /// Sessions that may be answered early, and those to which a promise was broken.
     pub(super) eager: BTreeSet<SessionId>,
     pub(super) spoiled: BTreeSet<SessionId>,
+    /// Of what such a session was told something that came to nothing because a file is gone: the inodes that it was about.
+    doubtful: BTreeMap<SessionId, BTreeSet<Ino>>,
     /// Whom a rank has given up.
     given_up: BTreeSet<(RankId, SessionId)>,
     /// Requests that write bytes once more: they change nothing that is judged here.
@@ -84,6 +87,12 @@ impl Promises {
         self.list.iter().filter(move |((_, of, _), _)| *of == session)
     }
 
+    /// Whether what a session believes of one of these inodes may be wrong: it was told something that could not be kept.
+    pub(super) fn is_doubtful(&self, session: SessionId, inos: impl IntoIterator<Item = Ino>) -> bool {
+        let of = self.doubtful.get(&session);
+        self.spoiled.contains(&session) || of.is_some_and(|of| inos.into_iter().any(|ino| of.contains(&ino)))
+    }
+
     fn excuse(&mut self, rank: RankId, session: SessionId) {
         if self.of(rank, session).any(|(_, promise)| promise.is_due()) {
             self.spoiled.insert(session);
@@ -91,6 +100,12 @@ impl Promises {
         let of = self.list.range_mut((rank, session, Tid(0))..=(rank, session, Tid(u64::MAX)));
         of.for_each(|(_, promise)| promise.excused = true);
     }
+}
+
+/// What a request is about, and what it makes.
+pub(super) fn about(request: &Request, makes: Ino) -> impl Iterator<Item = Ino> {
+    let subject = request.subject().map(|(node, _)| node.ino);
+    parents(request).chain(subject).chain([makes]).filter(|ino| *ino != Ino::NONE)
 }
 
 impl Judge {
@@ -244,7 +259,8 @@ impl Judge {
         // One before it came to nothing, and its author may not have heard of that yet.
         let mut before = self.promises.list.range((key.0, key.1, Tid(0))..key).map(|(_, before)| before);
         let shaken = before.any(|before| before.executed.is_none() && may_fail(self, before));
-        if self.promises.spoiled.contains(&key.1) || shaken {
+        let doubtful = self.promises.is_doubtful(key.1, about(&promise.asked.request, promise.told.ino));
+        if doubtful || shaken {
             return Ok(());
         }
         same.map_err(|error| {
@@ -286,7 +302,9 @@ impl Judge {
         // A file that has no name.
         let gone = matches!(errno, Errno::ESTALE | Errno::ENOENT)
             && pending.is_some_and(|pending| self.may_be_gone(&pending.asked));
-        let spoiled = self.promises.spoiled.contains(&key.1);
+        let Some(promise) = self.promises.list.get(&key) else { return Ok(()) };
+        let inos: BTreeSet<Ino> = about(&promise.asked.request, promise.told.ino).collect();
+        let doubtful = self.promises.is_doubtful(key.1, inos.iter().copied());
         let Some(promise) = self.promises.list.get_mut(&key) else { return Ok(()) };
         promise.failed = true;
         if let Some((end, _)) = promise.executed {
@@ -297,7 +315,7 @@ impl Judge {
         }
         let why = match () {
             () if gone => "late errors of files that are gone",
-            () if promise.excused || spoiled => "late errors for an earlier one",
+            () if promise.excused || doubtful => "late errors for an earlier one",
             () => {
                 return Err(format!(
                     "{key:?} fails with {errno}, but its caller was told {:?}: {:?}",
@@ -305,7 +323,7 @@ impl Judge {
                 ));
             }
         };
-        self.promises.spoiled.insert(key.1);
+        self.promises.doubtful.entry(key.1).or_default().extend(inos);
         self.promises.count(why);
         Ok(())
     }
@@ -436,5 +454,43 @@ impl Judge {
         let made =
             origin.outcome.as_ref().map_or(Ino::NONE, |reply: &Reply| made(&origin.asked.request, reply));
         if made == Ino::NONE { Ok(()) } else { self.is_first(made, origin.key) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Records;
+    use proto::{Cred, Name, NodeRef};
+    use stdx::hash::HashSeed;
+
+    const OF: (RankId, SessionId) = (RankId(1), SessionId(5));
+
+    fn told(judge: &mut Judge, tid: u64) -> Key {
+        let (key, name) = ((OF.0, OF.1, Tid(tid)), Name::new(b"a").expect("a name"));
+        let request = Request::Unlink { parent: NodeRef::bare(Ino::ROOT), name };
+        let told = Told { ino: Ino(5000 + tid), wall: Wall(1), heard: true };
+        judge.promises_performed(key, Asked { cred: Cred::ROOT, request, call: None }, told, &Ok(Reply::Ok));
+        key
+    }
+
+    #[test]
+    fn a_session_leaves_what_is_neither_carried_out_nor_refused() {
+        let mut judge = Judge::new(HashSeed([7; 16]), Records::default(), Wall(0));
+        let [lost, done, failed] = [1, 2, 3].map(|tid| told(&mut judge, tid));
+        judge.promises.list.get_mut(&done).expect("told").executed = Some((Position(9), 3));
+        judge.promises.list.get_mut(&failed).expect("told").failed = true;
+        judge.recovered_promises(OF.0, Position(9), &[]);
+        let waits = told(&mut judge, 4);
+        let counts = |judge: &mut Judge, ino| judge.changes.give(BTreeMap::from([(Ino(ino), 7)])).is_ok();
+        assert!(counts(&mut judge, 5001) && counts(&mut judge, 5004));
+        assert_eq!(judge.session_lost(OF.1), 4);
+        assert_eq!(
+            judge.promises.left,
+            BTreeMap::from([(lost, (Ino(5001), true)), (waits, (Ino(5004), false))])
+        );
+        [lost, waits, done].into_iter().for_each(|key| judge.made_again(key));
+        assert!(counts(&mut judge, 5001), "made again, it counts from the beginning");
+        assert!(!counts(&mut judge, 5004), "nothing took it back");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Absent: whether it comes (`promise.rs`).
 
+use super::promise::about;
 use super::{Asked, Judge, Key};
 use crate::model::judge::{Teller, Verdict, attr_of, named, run_told, same_attr};
 use crate::model::tree::Tree;
@@ -31,7 +32,7 @@ impl Judge {
         let mut tree = self.tree().clone();
         self.keep_promises(key.1, self.last(), &mut tree);
         self.may_move(key, &asked, &tree)?;
-        let known = self.promises.spoiled.contains(&key.1);
+        let known = self.promises.is_doubtful(key.1, about(&request, told.ino));
         if let Err(error) = run_told(&mut tree, (&request, &asked.cred), &told, reply)
             && !known
         {
@@ -72,7 +73,11 @@ impl Judge {
         asked: &Asked,
         outcome: &Outcome,
     ) -> Verdict {
-        if self.promises.spoiled.contains(&session) {
+        let shown = match outcome {
+            Ok(reply) => attr_of(reply).map_or(Ino::NONE, |attr| attr.ino),
+            Err(_) => Ino::NONE,
+        };
+        if self.promises.is_doubtful(session, about(&asked.request, shown)) {
             return Ok(());
         }
         let mut why = String::from("no state to compare with");

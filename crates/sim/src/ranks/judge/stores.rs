@@ -8,6 +8,7 @@ use super::owners::{Of, Part};
 use super::units::is_newer;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
+use crate::model::tree::Tree;
 use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::ids::{Frag, Position, RankId};
@@ -42,7 +43,7 @@ impl Judge {
     }
 
     fn record_is_durable(&self, rank: RankId, durable: Position, key: &Key, value: Option<&[u8]>) -> Verdict {
-        let Some(value) = value else { return Ok(()) };
+        let Some(value) = value else { return self.delete_is_durable(rank, durable, key) };
         let value = Record::new(key, value).map_err(|error| format!("{key:?}: {error}"))?;
         if matches!(value.dentry.as_deref(), Some(DentryValue::Remote { .. })) {
             // Carries no version: the same bytes may have been right before.
@@ -57,6 +58,35 @@ impl Judge {
             return Err(format!("rank {} stores {key:?} before it is durable", rank.0));
         }
         Ok(())
+    }
+
+    /// Of what the rank has not on disk yet the store still has what was there before.
+    fn delete_is_durable(&self, rank: RankId, durable: Position, key: &Key) -> Verdict {
+        let later = self.line.iter().filter(|step| step.rank == rank && step.end > durable);
+        let first = later.flat_map(|step| step.undo.iter()).find(|(at, _)| at == key);
+        match first {
+            Some((_, Some(_))) if self.records.0.get(key).is_none() => {
+                Err(format!("rank {} deletes {key:?} before it is durable", rank.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes of a file are removed: it has no name, and a crash of any rank would give it none.
+    pub(in crate::ranks) fn removes_data(&self, ino: Ino) -> Verdict {
+        let has_name = |tree: &Tree| tree.node(ino).is_some_and(|node| node.nlink > 0);
+        let mut had = has_name(&self.base.1);
+        for step in &self.line {
+            let has = has_name(&step.tree);
+            if had && !has && step.end > self.durable_to(step.rank) {
+                return Err(format!(
+                    "the bytes of {} are removed before the removal of its name is durable",
+                    ino.0
+                ));
+            }
+            had = has;
+        }
+        if had { Err(format!("the bytes of {} are removed, and it has a name", ino.0)) } else { Ok(()) }
     }
 
     /// A journal is about to forget everything before `before`.
