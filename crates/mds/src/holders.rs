@@ -14,7 +14,7 @@ use proto::holder::{HOLDERS_BYTES_MAX, HOLDERS_MAX, Holder, Moved, put_holders};
 use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Errno, Frag, Ino, NodeRef, RankId, SessionId, Writer};
+use proto::{Errno, Frag, Ino, NodeRef, Position, RankId, SessionId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Now, Outbox};
 
@@ -32,6 +32,8 @@ struct Coming {
 pub(crate) struct Holders {
     coming: BTreeMap<Moved, Coming>,
     here: BTreeMap<Key, Holder>,
+    /// Up to there the journal says what became of moves. As long as that is not durable only the map does.
+    settled: Position,
 }
 
 /// What became of a move.
@@ -209,6 +211,9 @@ impl Rank {
             .iter()
             .map(|(moved, coming)| (*moved, fate(&map, me, *moved, coming.id)));
         let over: Vec<(Moved, Fate)> = fates.filter(|(_, fate)| *fate != Fate::Open).collect();
+        if over.is_empty() {
+            return;
+        }
         for (moved, fate) in over {
             let Some(coming) = self.view.holders.coming.remove(&moved) else { continue };
             let came = if fate == Fate::Came { chunks(coming.list.values()) } else { Vec::new() };
@@ -232,6 +237,12 @@ impl Rank {
                 list.iter().for_each(|holder| self.holds(holder));
             }
         }
+        self.view.holders.settled = self.journal.end;
+    }
+
+    /// Whether the journal durably has what came with all moves that have come.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.view.holders.settled <= self.journal.durable
     }
 
     /// The rank lives again: what had come to it counts.

@@ -480,6 +480,12 @@ impl Rank {
             Goal::Unpin if entry.is_none() || !self.is_at_home(dir) => Begin::Moot,
             // It may be about to get another home.
             Goal::Unpin if self.view.transactions.is_reserved(dir) => Begin::Later,
+            // Without its entry no map says any more that it came. The rank's next life would take the move for one that was not made, and
+            // what is open for closed.
+            Goal::Unpin if !self.is_settled() && !stdx::mutant!("mds_entry_goes_before_what_came") => {
+                self.journal.want_durable();
+                Begin::Later
+            }
             Goal::Unpin => Begin::At(Phase::Unname),
             Goal::Carry(id, _)
                 if entry.and_then(|entry| entry.moving).is_none_or(|moving| moving.id != id) =>

@@ -660,10 +660,27 @@ fn the_end_of_its_session_ends_what_came() {
     assert!(!matches!(c.ask(1, read(file)), Answered::Outcome(Ok(_))));
 }
 
+/// What broke: its entry was dropped before the journal had what came with it. To the next life that was a move that was not made.
+#[test]
+fn what_came_is_there_after_a_crash_when_its_entry_is_to_go() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let session = c.worlds[0].sessions[&REMOTE];
+    c.start(0, EMBEDDED, Request::RemoveXattr { node: dir, name: n("pando.dir.pin") });
+    c.until_switch_of(1);
+    c.worlds[0].auto_durable = false;
+    c.deaf = false;
+    c.pass(20);
+    assert_eq!(c.owner(dir), Some(0), "the map says yet that it came");
+    c.crash(0);
+    c.returns_with(0, session, &[]);
+    assert!(c.is_locked(file), "{:?}", c.worlds[0].notes);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 22] = [
+    let defects: [(&str, fn()); 23] = [
+        ("mds_entry_goes_before_what_came", what_came_is_there_after_a_crash_when_its_entry_is_to_go),
         ("mds_locks_outlive_inode", a_lock_ends_with_what_it_is_on),
         ("mds_unlocks_where_it_is", an_unlock_ends_a_claim),
         ("mds_holder_gone_early", || given_back_when_durable(true)),
