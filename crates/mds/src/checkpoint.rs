@@ -24,6 +24,8 @@ use stdx::{Mono, Now, Outbox};
 
 /// Pause after a checkpoint that failed.
 const RETRY_NS: u64 = SECOND;
+/// So often in a row it may fail before what is dirty is stamped anew, well before rounds, which are counted modulo 256, come again.
+const ROUNDS: u32 = 128;
 /// So often in a row a checkpoint fails before a stop goes without it.
 const LAST_TRIES: u32 = 5;
 
@@ -86,6 +88,9 @@ pub(crate) struct Checkpoint {
     slice_at: Mono,
     retry_at: Option<Mono>,
     pub completed: u64,
+    /// How many have begun, and which of them was the last that completed.
+    pub begun: u64,
+    pub last: u64,
 }
 
 impl Checkpoint {
@@ -169,8 +174,12 @@ impl Rank {
     }
 
     fn start_checkpoint(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.checkpoint.failures % ROUNDS == ROUNDS - 1 && !stdx::mutant!("mds_rounds_wrap") {
+            self.view.cache.all_dirty_is_of_now();
+        }
         let c = &mut self.checkpoint;
         c.phase = Phase::Entries;
+        c.begun += 1;
         c.wanted = false;
         c.failed = false;
         c.retry_at = None;
@@ -392,6 +401,7 @@ impl Rank {
         let position = self.checkpoint.position;
         self.checkpoint.phase = Phase::Idle;
         self.checkpoint.completed += 1;
+        self.checkpoint.last = self.checkpoint.begun;
         // None is merged while one is under way.
         self.view.cache.merged.clear();
         self.view.redone.checkpoint_ends();

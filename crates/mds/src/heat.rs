@@ -133,6 +133,14 @@ impl Default for Heats {
 }
 
 impl Heats {
+    /// Begins anew if many places are taken: of entries that are gone nobody gives them back. Whose something is, and with that its
+    /// place, is found anew by each map.
+    pub(crate) fn look_anew(&mut self) {
+        if self.units.len() > UNITS_MAX / 2 {
+            *self = Self::default();
+        }
+    }
+
     /// The place of an entry's directory; NONE: of slots.
     pub(crate) fn place(&mut self, dir: Ino) -> u32 {
         if let Some(place) = self.places.get(&dir) {
@@ -288,6 +296,15 @@ mod tests {
     use super::*;
 
     const HALF: u32 = TICKS;
+
+    #[test]
+    fn places_of_entries_that_are_gone_are_given_back() {
+        let mut heats = Heats::default();
+        (0..UNITS_MAX as u64).for_each(|at| _ = heats.place(Ino(10_000 + at)));
+        assert_eq!(heats.place(Ino(5_000)), 0, "all are taken");
+        heats.look_anew();
+        assert!(heats.place(Ino(5_000)) > 1);
+    }
 
     #[test]
     fn half_of_it_is_gone_in_five_seconds() {

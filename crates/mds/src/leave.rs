@@ -83,7 +83,7 @@ impl Rank {
         }
         match self.leaving.flushed {
             Some((entries, until)) if entries == self.journal.entries => {
-                if self.checkpoint.completed >= until {
+                if self.checkpoint.last >= until {
                     out.push(Output::Wish(MapWish::Leave));
                     self.leaving.due = Some(now.mono.after(self.view.config.lease_ns));
                 }

@@ -316,7 +316,7 @@ impl Rank {
     /// Which one begins from now on and ends.
     pub(crate) fn next_checkpoint(&mut self) -> u64 {
         self.checkpoint.wanted = true;
-        self.checkpoint.completed + if self.view.cache.checkpointing { 2 } else { 1 }
+        self.checkpoint.begun + 1
     }
 
     /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
@@ -534,7 +534,7 @@ impl Rank {
                 Slice::Wait | Slice::Done => Some(Phase::PreFlush { until: self.next_checkpoint() }),
                 Slice::No(why) => self.no_move(&why, out),
             },
-            Phase::PreFlush { until } if self.checkpoint.completed < until => None,
+            Phase::PreFlush { until } if self.checkpoint.last < until => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => self.announced(part, unit, out),
@@ -557,7 +557,7 @@ impl Rank {
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
-            Phase::Flush { until } if self.checkpoint.completed < until => None,
+            Phase::Flush { until } if self.checkpoint.last < until => None,
             Phase::Flush { .. } => Some(Phase::Places(0, Ino(0))),
             Phase::Places(list, from) => match self.places_stored(part, (list, from)) {
                 Slice::More((list, from)) => Some(Phase::Places(list, from)),

@@ -279,7 +279,7 @@ impl Rank {
                 Ok(Some(Phase::Thin(NameHash(0))))
             }
             Phase::Thin(from) => self.thin_out(slot, from),
-            Phase::Store { until } if self.checkpoint.completed < until => Ok(None),
+            Phase::Store { until } if self.checkpoint.last < until => Ok(None),
             Phase::Store { .. } => Ok(Some(Phase::Thin(NameHash(0)))),
             Phase::Rest => self.rest(now, (one, depth), slot, out),
         }

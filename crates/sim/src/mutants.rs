@@ -207,6 +207,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds",
         "tests::several::holders::defects_of_what_goes_along_are_caught",
     ),
+    // 256 checkpoints that fail one after the other.
+    ("mds_rounds_wrap", "mds", "tests::crash::rounds_that_wrap_are_caught"),
     // A question about a home that comes here before it is answered: one of 20,000 seeds with eager clients.
     ("mds_home_that_came_is_damage", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.

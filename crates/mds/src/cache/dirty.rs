@@ -84,6 +84,25 @@ impl Cache {
         node.has(node::DIRTY) && (node.flags >> ROUND_SHIFT) as u8 != self.round
     }
 
+    /// Everything that is dirty counts as having become so in the present round. Rounds are counted modulo 256, and checkpoints that fail
+    /// count: what none of them has come to would be taken for new one day, and a position that is behind it for the checkpoint's.
+    pub(crate) fn all_dirty_is_of_now(&mut self) {
+        let round = self.round;
+        for at in 0..self.dirty_dirs.len() {
+            let dir = self.dirs.get_mut(self.dirty_dirs[at]);
+            if !dir.has(dir::QUEUED) {
+                continue;
+            }
+            (dir.queued, dir.round) = (round, round);
+            let mut slot = dir.dirty_head;
+            while slot != NONE {
+                let node = self.nodes.get_mut(slot);
+                node.flags = (node.flags & ((1 << ROUND_SHIFT) - 1)) | (u32::from(round) << ROUND_SHIFT);
+                slot = node.next;
+            }
+        }
+    }
+
     /// Makes a node that the store need not hear of clean.
     pub(super) fn make_clean(&mut self, slot: u32) {
         let node = self.nodes.get(slot);

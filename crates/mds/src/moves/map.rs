@@ -37,6 +37,7 @@ impl Rank {
         if !self.view.territory.set(map.clone()) {
             return;
         }
+        self.view.heats.look_anew();
         self.news.note(before.as_deref(), &map);
         self.slots_by_map(&map);
         self.forget_spreads(before.as_deref());

@@ -59,7 +59,7 @@ impl Rank {
                 Ok(Some(Phase::Thin(NameHash(0))))
             }
             Phase::Thin(from) => self.thin_units(spread, from),
-            Phase::Store { until } if self.checkpoint.completed < until => Ok(None),
+            Phase::Store { until } if self.checkpoint.last < until => Ok(None),
             Phase::Store { .. } => Ok(Some(Phase::Thin(NameHash(0)))),
             Phase::Rest => self.unite_if_ready(now, (one.dir, slot), spread, out),
         }

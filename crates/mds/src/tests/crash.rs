@@ -216,6 +216,60 @@ fn a_failed_store_keeps_everything_and_the_next_checkpoint_succeeds() {
     assert_eq!(w.tree(), before);
 }
 
+/// What broke: rounds are counted modulo 256, and checkpoints that fail count. What none of them had come to counted as new, and a
+/// checkpoint that was none of it moved the position past it.
+#[test]
+fn what_many_failed_checkpoints_did_not_come_to_is_stored() {
+    let mut w = World::new();
+    let d = w.mkdir(root(), "d");
+    for i in 0..50 {
+        w.create(d, &format!("{i}"));
+    }
+    let (before, round) = (w.tree(), w.rank.view.cache.round);
+    w.store_fails = Some(StoreError::NoSpace);
+    w.inject(Input::Checkpoint);
+    while w.rank.view.cache.round != round.wrapping_sub(1) {
+        w.pass(1_000);
+    }
+    w.store_fails = None;
+    w.pass(3_000);
+    assert_eq!(w.rank.status().checkpoints, 1);
+    w.crash();
+    assert_eq!(w.tree(), before);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn rounds_that_wrap_are_caught() {
+    stdx::mutant::activate(Some("mds_rounds_wrap"));
+    let verdict = std::panic::catch_unwind(what_many_failed_checkpoints_did_not_come_to_is_stored);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
+/// Who waits for a checkpoint that begins behind the one under way has it with the next that succeeds.
+#[test]
+fn a_checkpoint_that_failed_is_not_waited_for_twice() {
+    let mut w = World::new();
+    let d = w.mkdir(root(), "d");
+    for i in 0..50 {
+        w.create(d, &format!("{i}"));
+    }
+    w.hold_stores = true;
+    w.inject(Input::Checkpoint);
+    w.pass(5);
+    assert!(w.rank.view.cache.checkpointing);
+    let until = w.rank.next_checkpoint();
+    assert_eq!(until, 2);
+    w.store_fails = Some(StoreError::NoSpace);
+    w.let_go();
+    w.pass(20);
+    assert!(!w.rank.view.cache.checkpointing, "it has failed");
+    w.store_fails = None;
+    w.pass(3_000);
+    assert_eq!((w.rank.checkpoint.last, w.rank.status().checkpoints), (until, 1));
+}
+
 /// The store may carry out what is under way in any order.
 #[test]
 fn the_header_of_a_split_directory_is_stored_after_its_entries() {
