@@ -219,10 +219,7 @@ impl Rank {
         if !(left.is_empty() && came.is_empty()) {
             self.carried(&left, came);
         }
-        for ino in ended {
-            let waiting = self.view.locks.leave(ino);
-            self.look_again(waiting);
-        }
+        ended.into_iter().for_each(|ino| self.forget_holders(ino));
         match applied {
             Ok(follow) => {
                 for (op, cut) in follow {

@@ -123,6 +123,11 @@ impl Holders {
         self.coming.values_mut().for_each(|coming| coming.list.retain(|(session, _), _| *session != id));
     }
 
+    /// Who has something of that inode by what has come.
+    pub(crate) fn sessions_of(&self, ino: Ino) -> BTreeSet<SessionId> {
+        self.here.keys().filter(|(_, of)| *of == ino).map(|(session, _)| *session).collect()
+    }
+
     pub(crate) fn has(&self, session: SessionId, ino: Ino) -> bool {
         self.here.contains_key(&(session, ino))
     }
@@ -137,9 +142,10 @@ impl Holders {
             return;
         }
         for (moved, coming) in &self.coming {
-            for (at, list) in chunks(coming.list.values()).iter().enumerate() {
-                let (id, moved, first) = (coming.id, *moved, at == 0);
-                each(&Mutation::Holders { id, moved, first, list: &encoded(list) });
+            // Another move's list is over with that; to what was said of the same one it adds nothing, should a crash keep some of these.
+            for list in chunks(coming.list.values()) {
+                let (id, moved) = (coming.id, *moved);
+                each(&Mutation::Holders { id, moved, first: false, list: &encoded(&list) });
             }
         }
         for list in chunks(self.here.values()) {
@@ -231,7 +237,9 @@ impl Rank {
                 }
             }
             for (at, list) in came.iter().enumerate() {
-                let (id, first, bytes) = (MoveId(0), at == 0, encoded(list));
+                // The last one ends what was coming: as long as a crash may keep some of them, it is there as a whole.
+                let ends = if stdx::mutant!("mds_first_ends_what_was_coming") { 0 } else { came.len() - 1 };
+                let (id, first, bytes) = (MoveId(0), at == ends, encoded(list));
                 Mutation::Holders { id, moved, first, list: &bytes }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);
                 list.iter().for_each(|holder| self.holds(holder));

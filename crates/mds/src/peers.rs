@@ -729,7 +729,7 @@ impl Rank {
         if let Some(known) = self.sessions.conns.get_mut(&conn) {
             known.session = Some(id);
         }
-        let place = self.view.book.enter(id);
+        let place = self.view.book.enter(id, true);
         let client = format!("uid=0 rank:{} pid 0", from.0).into_bytes().into();
         let mut session = Session::of_rank(conn, (from, incarnation), client);
         (session.place, session.map_version) = (place, version);

@@ -201,6 +201,14 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_drop_names_others", "client", "router::tests::bounces::defects_of_bounces_are_caught"),
     // EBUSY, which callers may get for other reasons.
     ("mds_hand_does_not_wait", "mds", "tests::several::boundaries::a_removal_that_does_not_wait_is_caught"),
+    // More than 4,096 holders of one move and a torn append; directories that are open; a crash within one append, and another.
+    (
+        "mds_first_ends_what_was_coming",
+        "mds",
+        "tests::several::holders::defects_of_what_goes_along_are_caught",
+    ),
+    ("mds_opens_outlive_directory", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_back_with_former_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     // The entry of what came goes, and its rank dies, before the journal has who has it open: one of 24,000 seeds with eager clients.
     (
         "mds_entry_goes_before_what_came",

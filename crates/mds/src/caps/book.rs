@@ -30,6 +30,8 @@ const CONTEST_MOST_NS: u64 = 60 * SECOND;
 pub(crate) const AGE_NS: u64 = (KEEP_EMBEDDED_MS + KEEP_ASKED_MS - KEEP_MS + KEEP_MARGIN_MS) * MS;
 /// Inodes remembered as contested.
 const CONTESTS_MAX: usize = 1 << 16;
+/// Places that clients leave: two for each rank.
+const FOR_RANKS: usize = 2 * proto::cluster::RANKS_MAX as usize;
 
 /// What an operation needs that others do not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,8 +125,13 @@ impl Book {
         Self { limits, ..Self::default() }
     }
 
-    /// A place for a session; none when all are taken.
-    pub(crate) fn enter(&mut self, session: SessionId) -> Option<u16> {
+    /// A place for a session; none when all are taken. Clients leave some for ranks: without a place a client is granted nothing, and a
+    /// rank gets no replica, so that what it needs one for would wait without end.
+    pub(crate) fn enter(&mut self, session: SessionId, is_rank: bool) -> Option<u16> {
+        let taken = self.places.len() - self.free.len();
+        if !is_rank && taken >= usize::from(u16::MAX) - FOR_RANKS {
+            return None;
+        }
         if let Some(slot) = self.free.pop() {
             let place = &mut self.places[usize::from(slot)];
             (place.session, place.wants_max) = (session, u64::MAX);

@@ -7,8 +7,7 @@ use crate::ops::Headers;
 use crate::view::{Found, View};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
 use proto::mutation::Mutation;
-use proto::{Ino, NameHash, SessionId};
-use std::collections::BTreeSet;
+use proto::{Ino, NameHash};
 
 /// What the transaction did with the inode.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,20 +100,19 @@ pub(crate) fn end(view: &mut View, slot: u32, core: &InodeCore) {
     if core.flags & flags::BACKPTR != 0 {
         view.txn.no_backptr(core.ino, core.change);
     }
-    end_locks(view, core.ino);
+    end_holders(view, core.ino);
 }
 
-/// Plans the end of all locks on an inode that ends. Nobody would find it any more to give them back, and they would hold up all that
-/// moves.
-pub(crate) fn end_locks(view: &mut View, ino: Ino) {
-    if !view.locks.is_locked(ino) || stdx::mutant!("mds_locks_outlive_inode") {
+/// Plans the end of what sessions have open and locked of an inode that ends: a file has no opens then, and a directory without a name
+/// has nothing to be kept for them. Nobody would find it any more to give them back, and they would hold up all that moves.
+pub(crate) fn end_holders(view: &mut View, ino: Ino) {
+    let is_locked = view.locks.is_locked(ino) && !stdx::mutant!("mds_locks_outlive_inode");
+    let is_open = view.files.get(ino).is_some_and(|file| !file.opens.is_empty());
+    if !is_locked && (!is_open || stdx::mutant!("mds_opens_outlive_directory")) {
         return;
     }
-    let sessions: BTreeSet<SessionId> = view.locks.held_on(ino).into_iter().map(|(id, _)| id).collect();
-    for session in sessions {
-        if view.holders.has(session, ino) {
-            Mutation::HolderGone { session, ino }.encode(&mut view.txn.muts);
-        }
+    for session in view.holders.sessions_of(ino) {
+        Mutation::HolderGone { session, ino }.encode(&mut view.txn.muts);
     }
     view.txn.ended.push(ino);
 }

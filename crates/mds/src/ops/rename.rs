@@ -3,7 +3,7 @@
 //! Absent: WHITEOUT; what takes several ranks (`transactions/across.rs`).
 
 use crate::op::{Effects, Op, Park, Plan, Stop};
-use crate::ops::destroy::{Fate, end_locks, lose_name, prepare};
+use crate::ops::destroy::{Fate, end_holders, lose_name, prepare};
 use crate::ops::rmdir::{end_units, is_empty_here};
 use crate::ops::{Headers, sync};
 use crate::perm;
@@ -283,7 +283,7 @@ fn replace(
         if target.is_dir {
             end_units(view, target.target)?;
             let core = view.changed_core(target.target);
-            end_locks(view, core.ino);
+            end_holders(view, core.ino);
             view.txn.no_backptr(core.ino, core.change);
         } else if lose_name(view, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {
             orphan = Some(view.cache.node(target.target).ino());

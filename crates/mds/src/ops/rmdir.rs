@@ -4,7 +4,7 @@
 
 use crate::op::{Op, Park, Plan, Stop};
 use crate::ops::Headers;
-use crate::ops::destroy::end_locks;
+use crate::ops::destroy::end_holders;
 use crate::perm;
 use crate::territory::Side;
 use crate::txn::Delta;
@@ -29,7 +29,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     is_empty_here(view, target)?;
     end_units(view, target)?;
     let core = view.changed_core(target);
-    end_locks(view, core.ino);
+    end_holders(view, core.ino);
     view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
     view.txn.no_backptr(core.ino, core.change);
     let mut headers = Headers::new();

@@ -171,7 +171,7 @@ impl Rank {
         } else {
             self.view.mounts.insert(id);
         }
-        let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
+        let place = if wants.is_empty() { None } else { self.view.book.enter(id, false) };
         if let Some(slot) = place {
             self.view.book.ask_for(slot, info.caps_max);
         }
@@ -268,7 +268,7 @@ impl Rank {
         session.wants = if session.keeps_nothing { Bits::NONE } else { wants };
         let wants = session.wants;
         if !wants.is_empty() && session.place.is_none() {
-            session.place = self.view.book.enter(id);
+            session.place = self.view.book.enter(id, false);
         }
         if let Some(slot) = session.place {
             self.view.book.ask_for(slot, info.caps_max);

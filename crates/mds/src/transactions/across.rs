@@ -368,7 +368,7 @@ fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to
 fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<Option<Ino>> {
     if held.is_dir() {
         rmdir::end_units(view, held.node)?;
-        destroy::end_locks(view, held.ino());
+        destroy::end_holders(view, held.ino());
         view.txn.no_backptr(held.ino(), held.changed(view).change);
         return Ok(None);
     }

@@ -15,6 +15,7 @@ use crate::transactions::part::leader;
 use crate::view::{Found, View};
 use proto::holder::{HOLDERS_MAX, Holder};
 use proto::message::ServerMsg;
+use proto::mutation::Mutation;
 use proto::transact::{CARRIED_BYTES_MAX, Change, Part, Step};
 use proto::{Errno, Ino, NameHash, RankId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +125,14 @@ pub(super) fn go_along(
 
 /// An inode comes to this rank: what sessions have of it is journaled with it.
 pub(super) fn come(view: &mut View, ino: Ino, list: Vec<Holder>) {
+    // It may have been here before, and what was said of it then may not be over in the journal: that counts no more.
+    for session in view.holders.sessions_of(ino) {
+        if list.iter().all(|holder| holder.session != session)
+            && !stdx::mutant!("mds_back_with_former_holders")
+        {
+            Mutation::HolderGone { session, ino }.encode(&mut view.txn.muts);
+        }
+    }
     if !list.is_empty() && !stdx::mutant!("mds_carried_not_journaled") {
         encode_here(&list, &mut view.txn.muts);
     }

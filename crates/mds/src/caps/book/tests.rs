@@ -11,9 +11,19 @@ const HELD: Bits = Bits::ATTRS;
 fn book(slots: u16) -> Book {
     let mut book = Book::default();
     for slot in 0..slots {
-        assert_eq!(book.enter(SessionId(u64::from(slot) + 1)), Some(slot));
+        assert_eq!(book.enter(SessionId(u64::from(slot) + 1), false), Some(slot));
     }
     book
+}
+
+#[test]
+fn ranks_have_places_beside_all_clients() {
+    let mut book = Book::default();
+    let clients = (1..70_000).take_while(|id| book.enter(SessionId(*id), false).is_some()).count();
+    assert!((60_000..65_536).contains(&clients), "{clients}");
+    assert!((0..64).all(|rank| book.enter(SessionId(100_000 + rank), true).is_some()));
+    book.leave(3);
+    assert_eq!(book.enter(SessionId(9), false), None, "clients have no more than before");
 }
 
 /// Found by review: after 2^31 recalls of one session no answer counted any more.
@@ -339,7 +349,7 @@ fn who_wants_few_records_has_few_and_costs_little() {
     assert!(!book.is_full(0, 101), "no wish of its own");
     book.ask_for(0, 5);
     book.leave(0);
-    assert_eq!(book.enter(SessionId(9)), Some(0));
+    assert_eq!(book.enter(SessionId(9), false), Some(0));
     assert!(!book.is_full(0, 6), "the next one's wish is its own");
     (200..206).for_each(|ino| book.grant(0, Ino(ino), HELD, late));
     assert!(book.is_full(0, 6) && !book.is_full(0, 7));

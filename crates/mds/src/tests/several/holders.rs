@@ -676,10 +676,107 @@ fn what_came_is_there_after_a_crash_when_its_entry_is_to_go() {
     assert!(c.is_locked(file), "{:?}", c.worlds[0].notes);
 }
 
+/// What came is journaled in several entries, of which a crash may keep some.
+#[test]
+fn what_came_is_whole_however_its_journal_is_torn() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let files = ["f", "g"].map(|name| c.create(dir, name));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let session = c.worlds[0].sessions[&REMOTE];
+    for world in &mut c.worlds {
+        (world.config.limits.locks_per_file, world.config.limits.locks_per_session) = (50_000, 50_000);
+    }
+    c.crash(1);
+    c.crash(0);
+    let byte = |at: u64| LockSpec { flock: false, start: 2 * at, end: 2 * at, ..LOCK };
+    let claims = files.map(|node| {
+        let locks = (0..20_000).map(byte).collect();
+        ClientMsg::Reclaim { node, count: 1, writes: true, locks }
+    });
+    c.returns_having(0, session, claims.into());
+    let tid = c.hold(0).next_tid();
+    let request = Request::GetAttr { node: root() };
+    c.hold(0).say(REMOTE, ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request });
+    c.settle();
+    c.join(0, 1, Peer::Trusted);
+    c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.until_switch();
+    c.worlds[1].auto_durable = false;
+    c.deaf = false;
+    c.settle();
+    let world = &mut c.worlds[1];
+    let entry =
+        |at: usize| u32::from_le_bytes(world.journal[at..at + 4].try_into().expect("four bytes")) as usize;
+    let mut at = world.durable;
+    while entry(at) < 100_000 {
+        at += entry(at);
+    }
+    world.durable = at + entry(at);
+    assert!(world.durable < world.journal.len(), "there is another one");
+    c.crash(1);
+    c.comes_back(1);
+    for file in files {
+        let lock = LockSpec { flock: false, owner: 9, ..LOCK };
+        let other = Request::SetLock { node: file, lock, wait: false };
+        assert_eq!(c.ask(1, other), Answered::Outcome(Err(Errno::EAGAIN)));
+    }
+}
+
+/// It had been open when it came, and was removed: nobody would ever have found it, and nothing moved any more.
+fn a_directory_that_is_gone_is_open(restarts: bool) {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let sub = c.mkdir(dir, "sub");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.asks_well(0, Request::Open { node: sub, flags: 0 });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.pass(5);
+    c.join(0, 1, Peer::Trusted);
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.call(1, Request::RmDir { parent: dir, name: n("sub") }), Ok(Reply::Ok));
+    if restarts {
+        c.asks(1, Request::Release { node: sub, count: 1 });
+        c.crash(1);
+        c.comes_back(1);
+    }
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+}
+
+#[test]
+fn an_open_directory_that_is_gone_holds_nothing_up() {
+    a_directory_that_is_gone_is_open(false);
+    a_directory_that_is_gone_is_open(true);
+}
+
+/// The journal had not been told in time that it had gone.
+#[test]
+fn what_comes_back_by_a_name_ends_what_was_said_before() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let other = c.mkdir(root(), "x");
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok));
+    c.start(0, EMBEDDED, Cluster::pin_request(dir, 0));
+    c.until_switch_of(1);
+    c.worlds[1].auto_durable = false;
+    c.deaf = false;
+    c.settle();
+    c.crash(1);
+    c.comes_back(1);
+    c.asks_well(0, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+    assert_eq!(c.rename((dir, "f"), (other, "f")), Ok(Reply::Ok));
+    c.crash(1);
+    c.comes_back(1);
+    assert!(!c.is_locked(file), "{:?}", c.worlds[1].notes);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 23] = [
+    let defects: [(&str, fn()); 26] = [
+        ("mds_first_ends_what_was_coming", what_came_is_whole_however_its_journal_is_torn),
+        ("mds_opens_outlive_directory", an_open_directory_that_is_gone_holds_nothing_up),
+        ("mds_back_with_former_holders", what_comes_back_by_a_name_ends_what_was_said_before),
         ("mds_entry_goes_before_what_came", what_came_is_there_after_a_crash_when_its_entry_is_to_go),
         ("mds_locks_outlive_inode", a_lock_ends_with_what_it_is_on),
         ("mds_unlocks_where_it_is", an_unlock_ends_a_claim),
