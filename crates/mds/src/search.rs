@@ -330,7 +330,14 @@ impl View {
             Some(Side::Sealed) => Err(Stop::Park(Park::Move)),
             Some(Side::Other(rank)) => Err(Stop::NotMine(rank)),
             Some(Side::Mine) => match self.find(reference, op, 0) {
-                Err(Stop::NotMine(home)) => Err(Stop::Park(Park::Replica { node: reference, home })),
+                Err(Stop::NotMine(home)) => {
+                    // What takes it away from here is decided, and this rank is yet to hear of it: its old name is here, and with a replica
+                    // it would have two.
+                    if !stdx::mutant!("mds_replica_of_reserved") {
+                        self.inode_is_free(reference.ino)?;
+                    }
+                    Err(Stop::Park(Park::Replica { node: reference, home }))
+                }
                 // Its home is on its way to another rank, who may have changed the inode.
                 Ok(slot) if self.is_home_sealed(slot) => Err(Stop::Park(Park::Move)),
                 found => found,

@@ -12,6 +12,7 @@ use crate::territory::{Part, Side};
 use proto::caps::Bits;
 use proto::cluster::Unit;
 use proto::storeio::Backptr;
+use proto::transact::Change;
 use proto::{Frag, Ino, NameHash};
 
 /// Where a look at what is in use is.
@@ -122,7 +123,12 @@ impl Rank {
                 let decided = |dir| {
                     (dir == of && !stdx::mutant!("mds_reserved_unit_moves")) || self.view.is_below(dir, part)
                 };
-                let busy = !self.view.spent_cuts.is_empty() || self.view.transactions.has_below(decided);
+                // Where an inode came from its old name is until that rank has heard of it: whoever gets the new one would see both.
+                let mut told =
+                    self.view.transactions.committed.values().flatten().flat_map(|(_, changes)| changes);
+                let comes = told.any(|change| matches!(change, Change::Left(left) if decided(left.parent)));
+                let busy =
+                    !self.view.spent_cuts.is_empty() || comes || self.view.transactions.has_below(decided);
                 if drains && busy { Slice::Wait } else { Slice::Done }
             }
         }

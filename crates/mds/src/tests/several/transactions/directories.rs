@@ -522,10 +522,43 @@ fn nobody_hears_of_an_entry_before_its_directory_is_durable() {
     assert_eq!(s.c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
 }
 
+/// Decided and stored by its leader, not heard of by the rank that it leaves, which has died since: a replica would be a second one there.
+#[test]
+fn what_is_about_to_leave_gets_no_replica() {
+    let mut s = Scene::new();
+    let top = tree(&mut s);
+    s.c.checkpoint(0);
+    s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+    let tid = s.c.hold(1).start(EMBEDDED, Cred::ROOT, rename((root(), "m"), (s.dir, "g"), 0));
+    while s.c.worlds[1].rank.view.transactions.committed.is_empty() {
+        assert!(s.c.one_thing(), "nothing is decided");
+    }
+    assert!(!s.c.worlds[0].rank.view.transactions.is_free());
+    s.c.cut.insert((1, 0));
+    s.c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+    (0..2).for_each(|at| s.c.hold(at).sync());
+    s.c.settle();
+    assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    s.c.checkpoint(1);
+    assert_eq!(stored_place(&mut s.c, top.ino), Some(s.dir.ino));
+    s.c.crash(0);
+    let there = NodeRef { ino: top.ino, parent: s.dir.ino, hash: name_hash(&SEED, b"g") };
+    let look = s.c.start(0, EMBEDDED, Request::Lookup { parent: there, name: n("one") });
+    s.c.pass(50);
+    assert!(!s.c.worlds[0].rank.peers.replicas.contains_key(&top.ino));
+    s.c.cut.clear();
+    s.c.pass(300);
+    assert!(matches!(s.c.wait(0, EMBEDDED, look), Answered::Outcome(Ok(_))));
+    assert!(!s.c.worlds[0].notes.iter().any(|note| note.contains("damage")), "{:?}", s.c.worlds[0].notes);
+    s.c.assert_resolved();
+    s.check_tree(top, s.dir, "g");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_directories_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 4] = [
+        ("mds_replica_of_reserved", what_is_about_to_leave_gets_no_replica),
         ("mds_renamed_without_entry", a_directory_goes_to_another_rank_and_what_is_in_it_stays),
         ("mds_rename_no_loop_check", no_directory_comes_below_itself),
         ("mds_entry_not_heard_of", who_has_not_heard_of_the_entry_waits_for_it),
