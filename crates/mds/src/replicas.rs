@@ -1,7 +1,7 @@
 //! Replicas: inodes of directories whose content is here and whose home is another rank. Each is the only thing that the cache has of
 //! the directory that it is in. docs/PROTOCOL.md, "Boundaries".
 //!
-//! Absent: asking for them (`peers.rs`); who may keep them (`caps/book/copies.rs`, at their home).
+//! Absent: asking for them (`peers/asks.rs`); who may keep them (`caps/book/copies.rs`, at their home).
 
 use crate::cache::dir;
 use crate::op::{LoadKey, OpId};

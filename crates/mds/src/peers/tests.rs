@@ -4,7 +4,12 @@
 
 use super::*;
 use crate::RankConfig;
+use proto::NodeRef;
+use proto::cluster::{ClusterMap, Delta};
+use proto::reply::Reply;
+use proto::request::Request;
 use stdx::hash::HashSeed;
+use stdx::time::MS;
 
 /// Whoever waits for several answers asks again with each that comes. That a question came to nothing counts once for it all the
 /// same: after some it is told that there is no such inode.
