@@ -9,7 +9,7 @@ mod asks;
 mod links;
 mod maps;
 
-pub(crate) use asks::Ask;
+pub(crate) use asks::Question;
 
 use crate::op::OpId;
 use crate::output::Output;
@@ -27,7 +27,7 @@ use stdx::{Mono, Now, Outbox};
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     links: BTreeMap<RankId, Link>,
-    asks: BTreeMap<Ask, Asking>,
+    questions: BTreeMap<Question, Asking>,
     last_tid: u64,
     /// Inodes that other ranks told: replicas, and of whom.
     pub replicas: BTreeMap<Ino, RankId>,
@@ -47,7 +47,7 @@ impl Peers {
     /// When something is to be asked again.
     pub(crate) fn due(&self) -> Option<Mono> {
         let up = |rank| self.links.get(rank) == Some(&Link::Up);
-        self.asks
+        self.questions
             .values()
             .filter(|asking| asking.tid.is_none() && up(&asking.rank))
             .map(|asking| asking.not_before)
@@ -61,13 +61,13 @@ impl Peers {
     }
 
     /// Nobody wants to know that any more.
-    pub(crate) fn end_ask(&mut self, ask: Ask) {
-        self.asks.remove(&ask);
+    pub(crate) fn end_question(&mut self, question: Question) {
+        self.questions.remove(&question);
     }
 
     /// What is not wanted any more is not asked.
-    pub(crate) fn keep_asks(&mut self, wanted: impl Fn(&Ask) -> bool) {
-        self.asks.retain(|ask, _| wanted(ask));
+    pub(crate) fn keep_questions(&mut self, wanted: impl Fn(&Question) -> bool) {
+        self.questions.retain(|question, _| wanted(question));
     }
 
     /// For a message to that rank, if it hears now.
@@ -81,7 +81,7 @@ impl Peers {
 
     /// Whether nothing is asked.
     pub(crate) fn is_idle(&self) -> bool {
-        self.asks.is_empty() && self.unheard_waiters.is_empty()
+        self.questions.is_empty() && self.unheard_waiters.is_empty()
     }
 }
 

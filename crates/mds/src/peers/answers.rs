@@ -2,7 +2,7 @@
 //!
 //! Absent: what is asked, and when again (`peers/asks.rs`); what is kept of it (`replicas.rs`, `totals.rs`).
 
-use super::Ask;
+use super::Question;
 use super::asks::Asking;
 use crate::op::{Learned, OpId, Waits};
 use crate::output::{Level, Output};
@@ -27,9 +27,9 @@ fn unit_of(request: &Request) -> Option<Unit> {
 }
 
 impl Rank {
-    fn asked_as(&self, from: (RankId, Tid)) -> Option<Ask> {
+    fn asked_as(&self, from: (RankId, Tid)) -> Option<Question> {
         let is = |asking: &Asking| (asking.rank, asking.tid) == (from.0, Some(from.1));
-        self.peers.asks.iter().find(|(_, asking)| is(asking)).map(|(ask, _)| *ask)
+        self.peers.questions.iter().find(|(_, asking)| is(asking)).map(|(question, _)| *question)
     }
 
     /// Another rank takes back what it told.
@@ -40,10 +40,11 @@ impl Rank {
         self.part_changes(ino);
         self.drop_replica(ino);
         // It may have overtaken an answer, which waited for the journal.
-        let crossed =
-            |(ask, asking): &(&Ask, &mut Asking)| asking.rank == rank && ask.recallable() == Some(ino);
+        let crossed = |(question, asking): &(&Question, &mut Asking)| {
+            asking.rank == rank && question.recallable() == Some(ino)
+        };
         if !stdx::mutant!("mds_recall_overtakes_told") {
-            self.peers.asks.iter_mut().filter(crossed).for_each(|(_, asking)| asking.anew());
+            self.peers.questions.iter_mut().filter(crossed).for_each(|(_, asking)| asking.anew());
         }
     }
 
@@ -55,59 +56,63 @@ impl Rank {
         (outcome, counts): (Outcome, bool),
         out: &mut Outbox<Output>,
     ) {
-        let Some(ask) = self.asked_as(from) else { return };
+        let Some(question) = self.asked_as(from) else { return };
         let outcome = match outcome {
             // Not now: somebody changes it, or the rank does not serve yet.
-            Err(Errno::EAGAIN | Errno::ESHUTDOWN) => return self.ask_later(now, ask),
+            Err(Errno::EAGAIN | Errno::ESHUTDOWN) => return self.ask_later(now, question),
             other => other,
         };
-        if matches!((ask, &outcome), (Ask::Hand(..), Ok(Reply::Ok))) && self.is_by_another_map(ask) {
-            return self.ask_later(now, ask);
+        if matches!((question, &outcome), (Question::Hand(..), Ok(Reply::Ok)))
+            && self.is_by_another_map(question)
+        {
+            return self.ask_later(now, question);
         }
-        let Some(asking) = self.peers.asks.remove(&ask) else { return };
-        if matches!(ask, Ask::Share(..) | Ask::Settle(..) | Ask::Outcome(_)) {
-            return self.share_told(now, ask, outcome, out);
+        let Some(asking) = self.peers.questions.remove(&question) else { return };
+        if matches!(question, Question::Share(..) | Question::Settle(..) | Question::Outcome(_)) {
+            return self.share_told(now, question, outcome, out);
         }
-        let learned = match (ask, outcome) {
-            (Ask::Replica(ino), Ok(Reply::Record { place, name, value })) => {
+        let learned = match (question, outcome) {
+            (Question::Replica(ino), Ok(Reply::Record { place, name, value })) => {
                 self.take_replica(from.0, ino, (place, &name, &value), &asking.waiters).map(|()| None)
             }
-            (Ask::Facts(ino), outcome) => {
+            (Question::Facts(ino), outcome) => {
                 self.take_facts(ino, outcome, &asking.waiters);
                 Ok(None)
             }
-            (Ask::Totals(dir), Ok(Reply::Totals(bytes))) => {
+            (Question::Totals(dir), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
                 header.map(|header| self.has_learned(dir, header, &asking.waiters))
             }
-            (Ask::SetTimes(dir, ..), Ok(Reply::Totals(bytes))) => {
+            (Question::SetTimes(dir, ..), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
                 header.map(|header| Some(Learned::Times(dir, header)))
             }
-            (Ask::Linked(ino), Ok(Reply::Attr(attr))) if attr.ino == ino => Ok(Some(Learned::Attr(attr))),
-            (Ask::Hand(..), Ok(Reply::Ok)) => Ok(None),
-            (Ask::Opened(ino, _), Ok(Reply::Ok)) => {
+            (Question::Linked(ino), Ok(Reply::Attr(attr))) if attr.ino == ino => {
+                Ok(Some(Learned::Attr(attr)))
+            }
+            (Question::Hand(..), Ok(Reply::Ok)) => Ok(None),
+            (Question::Opened(ino, _), Ok(Reply::Ok)) => {
                 let waiters = asking.waiters.iter();
                 waiters.for_each(|id| {
                     self.parked.entry(*id).and_modify(|op| op.hears().opened = ino);
                 });
                 Ok(None)
             }
-            (Ask::Sessions(_) | Ask::Holders(..), outcome) => {
+            (Question::Sessions(_) | Question::Holders(..), outcome) => {
                 self.moves.heard = Some(outcome.is_ok());
                 Ok(None)
             }
             (_, Err(errno)) => Err(errno),
             (
-                Ask::Replica(_)
-                | Ask::Totals(_)
-                | Ask::Linked(_)
-                | Ask::Hand(..)
-                | Ask::SetTimes(..)
-                | Ask::Opened(..)
-                | Ask::Share(..)
-                | Ask::Settle(..)
-                | Ask::Outcome(_),
+                Question::Replica(_)
+                | Question::Totals(_)
+                | Question::Linked(_)
+                | Question::Hand(..)
+                | Question::SetTimes(..)
+                | Question::Opened(..)
+                | Question::Share(..)
+                | Question::Settle(..)
+                | Question::Outcome(_),
                 Ok(_),
             ) => {
                 let text = format!("rank {} answers something else than it was asked", from.0.0);
@@ -115,27 +120,33 @@ impl Rank {
                 Err(Errno::EIO)
             }
         };
-        self.has_heard(ask, asking, learned);
+        self.has_heard(question, asking, learned);
     }
 
     /// Another rank has handed something over, or had, and this one has had no map since it asked. Whoever waits would plan the same by the
     /// same map, and ask the same at once (489,484 of 603,097 events of a run). It is asked again all the same: it may be the other rank
     /// that is behind.
-    fn is_by_another_map(&mut self, ask: Ask) -> bool {
+    fn is_by_another_map(&mut self, question: Question) -> bool {
         let version = self.view.territory.version();
-        let Some(asking) = self.peers.asks.get_mut(&ask) else { return false };
+        let Some(asking) = self.peers.questions.get_mut(&question) else { return false };
         let is_awaited = !asking.waiters.is_empty() || !asking.late.is_empty();
         asking.done = is_awaited && asking.since == version && !stdx::mutant!("mds_handed_asked_at_once");
         asking.done
     }
 
     /// Operations that wait for it plan again with what was told.
-    pub(super) fn has_heard(&mut self, ask: Ask, asking: Asking, learned: Result<Option<Learned>, Errno>) {
+    pub(super) fn has_heard(
+        &mut self,
+        question: Question,
+        asking: Asking,
+        learned: Result<Option<Learned>, Errno>,
+    ) {
         if let (Some(unit), Err(Errno::ESTALE)) = (unit_of(&asking.request), &learned) {
             return self.part_is_gone(unit, asking);
         }
         // The directory may be gone by now: the operation that waits looks for it again.
-        let gone = matches!((ask, &learned), (Ask::Totals(_) | Ask::Replica(_), Err(Errno::ESTALE)));
+        let gone =
+            matches!((question, &learned), (Question::Totals(_) | Question::Replica(_), Err(Errno::ESTALE)));
         for id in asking.waiters {
             let Some(op) = self.parked.get_mut(&id) else { continue };
             match &learned {
@@ -157,7 +168,7 @@ impl Rank {
         }
         // One sign is enough: of a directory of many parts that is merged while all are asked for each would be one, and look like a hint
         // that leads nowhere.
-        let others = self.peers.asks.values_mut().filter(|other| {
+        let others = self.peers.questions.values_mut().filter(|other| {
             matches!(other.request, Request::Totals { unit: of } if of.dir == unit.dir)
                 && !stdx::mutant!("mds_each_part_is_a_sign")
         });
@@ -208,29 +219,29 @@ impl Rank {
         (owner, version): (Option<RankId>, u64),
         out: &mut Outbox<Output>,
     ) {
-        let Some(ask) = self.asked_as(from) else { return };
+        let Some(question) = self.asked_as(from) else { return };
         if version != self.view.territory.version() && !stdx::mutant!("mds_maps_taken_for_equal") {
             // One of both has not heard of the other's map: nobody knows yet.
-            return self.ask_later(now, ask);
+            return self.ask_later(now, question);
         }
-        self.is_elsewhere(now, ask, (from.0, owner), out);
+        self.is_elsewhere(now, question, (from.0, owner), out);
     }
 
     /// By the map of now a rank has not what it was asked for; perhaps it knows who has.
     pub(super) fn is_elsewhere(
         &mut self,
         now: Now,
-        ask: Ask,
+        question: Question,
         (from, owner): (RankId, Option<RankId>),
         out: &mut Outbox<Output>,
     ) {
-        if let Ask::Share(op, rank) = ask {
+        if let Question::Share(op, rank) = question {
             return self.share_elsewhere(op, rank, owner, out);
         }
         // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
-        let request = self.peers.asks.get(&ask).map(|asking| asking.request.clone());
-        let is_here = match (ask, &request) {
-            (Ask::Totals(number), Some(Request::Totals { unit })) => {
+        let request = self.peers.questions.get(&question).map(|asking| asking.request.clone());
+        let is_here = match (question, &request) {
+            (Question::Totals(number), Some(Request::Totals { unit })) => {
                 match self.view.side_of_unit((number, *unit)) {
                     Some(Side::Mine | Side::Sealed) => true,
                     Some(Side::Other(_)) => false,
@@ -240,21 +251,21 @@ impl Rank {
             }
             (_, _) => false,
         };
-        if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {
+        if let Some(asking) = self.peers.questions.get_mut(&question).filter(|_| !is_here) {
             asking.by.insert(from);
             let by = asking.by.clone();
             if let Some(next) = self.next_to_ask(owner, &by) {
-                return self.ask_again(now, ask, next);
+                return self.ask_again(now, question, next);
             }
         }
         // It became this rank's meanwhile, or nobody knows: the operations look again, by the map of then.
-        let Some(asking) = self.peers.asks.remove(&ask) else { return };
+        let Some(asking) = self.peers.questions.remove(&question) else { return };
         if let Some(unit) = unit_of(&asking.request).filter(|_| !is_here) {
             return self.part_is_gone(unit, asking);
         }
         for id in asking.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
-                if let Ask::Facts(ino) = ask {
+                if let Question::Facts(ino) = question {
                     op.hears().inherits.push(ino);
                 } else if !is_here && !op.is_sent_back() {
                     op.failed = Some(Errno::ESTALE);

@@ -26,7 +26,7 @@ const AGAIN_MAX_NS: u64 = 8 * MS;
 
 /// What is asked of another rank; who wants the same waits for the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ask {
+pub(crate) enum Question {
     Replica(Ino),
     Facts(Ino),
     Totals(Ino),
@@ -45,7 +45,7 @@ pub(crate) enum Ask {
     Outcome(TxnId),
 }
 
-impl Ask {
+impl Question {
     /// What the other rank would recall if it were no more as it told.
     pub(super) const fn recallable(self) -> Option<Ino> {
         match self {
@@ -96,9 +96,9 @@ impl Asking {
 
 impl Rank {
     /// An operation waits for what another rank tells.
-    pub(crate) fn ask(&mut self, ask: Ask, rank: RankId, request: Request, op: Option<OpId>) {
+    pub(crate) fn ask(&mut self, question: Question, rank: RankId, request: Request, op: Option<OpId>) {
         let (not_before, since) = (self.view.now.mono, self.view.territory.version());
-        let asking = self.peers.asks.entry(ask).or_insert(Asking {
+        let asking = self.peers.questions.entry(question).or_insert(Asking {
             rank,
             request,
             tid: None,
@@ -120,26 +120,33 @@ impl Rank {
     }
 
     /// Another rank is asked for something that no operation waits for by itself, after a while.
-    pub(crate) fn ask_unawaited(&mut self, ask: Ask, rank: RankId, request: Request, after_ns: u64) {
+    pub(crate) fn ask_unawaited(
+        &mut self,
+        question: Question,
+        rank: RankId,
+        request: Request,
+        after_ns: u64,
+    ) {
         let not_before = self.view.now.mono.after(after_ns);
         let (by, waiters, late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (pause_ns, since, done) = (0, self.view.territory.version(), false);
         let asking =
             Asking { rank, request, tid: None, by, not_before, pause_ns, since, done, waiters, late };
-        self.peers.asks.insert(ask, asking);
+        self.peers.questions.insert(question, asking);
     }
 
     /// What waits because another rank could not say yet is asked at once: there is another map.
     pub(crate) fn ask_by_map(&mut self) {
-        let done = self.peers.asks.iter().filter(|(_, asking)| asking.done).map(|(ask, _)| *ask);
-        for ask in done.collect::<Vec<_>>() {
-            if let Some(asking) = self.peers.asks.remove(&ask) {
-                self.has_heard(ask, asking, Ok(None));
+        let done =
+            self.peers.questions.iter().filter(|(_, asking)| asking.done).map(|(question, _)| *question);
+        for question in done.collect::<Vec<_>>() {
+            if let Some(asking) = self.peers.questions.remove(&question) {
+                self.has_heard(question, asking, Ok(None));
             }
         }
         let now = self.view.now.mono;
         let waits = |asking: &&mut Asking| asking.tid.is_none() && asking.pause_ns > 0;
-        for asking in self.peers.asks.values_mut().filter(waits) {
+        for asking in self.peers.questions.values_mut().filter(waits) {
             (asking.not_before, asking.pause_ns) = (now, 0);
         }
     }
@@ -147,12 +154,12 @@ impl Rank {
     /// Greetings and questions leave.
     pub(crate) fn ask_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
         self.say_presented(out);
-        if self.peers.asks.is_empty() {
+        if self.peers.questions.is_empty() {
             return;
         }
         self.ask_others(now, out);
         let mut unknown = BTreeSet::new();
-        for asking in self.peers.asks.values_mut().filter(|asking| asking.tid.is_none()) {
+        for asking in self.peers.questions.values_mut().filter(|asking| asking.tid.is_none()) {
             match self.peers.links.get(&asking.rank) {
                 Some(Link::Up) if asking.not_before <= now.mono => {
                     self.peers.last_tid += 1;
@@ -178,32 +185,34 @@ impl Rank {
             return;
         }
         let Some(map) = self.view.territory.map() else { return };
-        let is_absent =
-            |(_, asking): &(&Ask, &Asking)| asking.tid.is_none() && !map.ranks.contains_key(&asking.rank);
-        let absent = self.peers.asks.iter().filter(is_absent).map(|(ask, asking)| (*ask, asking.rank));
-        for (ask, rank) in absent.collect::<Vec<_>>() {
-            match ask {
-                Ask::Settle(..) => {
-                    self.peers.end_ask(ask);
-                    self.share_told(now, ask, Ok(Reply::Ok), out);
+        let is_absent = |(_, asking): &(&Question, &Asking)| {
+            asking.tid.is_none() && !map.ranks.contains_key(&asking.rank)
+        };
+        let absent =
+            self.peers.questions.iter().filter(is_absent).map(|(question, asking)| (*question, asking.rank));
+        for (question, rank) in absent.collect::<Vec<_>>() {
+            match question {
+                Question::Settle(..) => {
+                    self.peers.end_question(question);
+                    self.share_told(now, question, Ok(Reply::Ok), out);
                 }
-                Ask::Replica(_)
-                | Ask::Facts(_)
-                | Ask::Totals(_)
-                | Ask::Linked(_)
-                | Ask::Hand(..)
-                | Ask::SetTimes(..)
-                | Ask::Opened(..)
-                | Ask::Share(..) => self.is_elsewhere(now, ask, (rank, None), out),
+                Question::Replica(_)
+                | Question::Facts(_)
+                | Question::Totals(_)
+                | Question::Linked(_)
+                | Question::Hand(..)
+                | Question::SetTimes(..)
+                | Question::Opened(..)
+                | Question::Share(..) => self.is_elsewhere(now, question, (rank, None), out),
                 // By the same map the move is over, and what a leader decided that is not there any more everybody has acknowledged.
-                Ask::Sessions(_) | Ask::Holders(..) | Ask::Outcome(_) => {}
+                Question::Sessions(_) | Question::Holders(..) | Question::Outcome(_) => {}
             }
         }
     }
 
     /// Another rank, or that one because it may have it now.
-    pub(super) fn ask_again(&mut self, now: Now, ask: Ask, rank: RankId) {
-        if let Some(asking) = self.peers.asks.get_mut(&ask) {
+    pub(super) fn ask_again(&mut self, now: Now, question: Question, rank: RankId) {
+        if let Some(asking) = self.peers.questions.get_mut(&question) {
             asking.anew();
             (asking.rank, asking.not_before, asking.pause_ns) = (rank, now.mono.after(AGAIN_NS), 0);
         }
@@ -211,8 +220,8 @@ impl Rank {
 
     /// The same rank, which cannot say yet. What broke: each question was asked every millisecond for as long as one of both had not heard
     /// of a map (88,700 of 156,707 requests of a run).
-    pub(super) fn ask_later(&mut self, now: Now, ask: Ask) {
-        let Some(asking) = self.peers.asks.get_mut(&ask) else { return };
+    pub(super) fn ask_later(&mut self, now: Now, question: Question) {
+        let Some(asking) = self.peers.questions.get_mut(&question) else { return };
         let most = if stdx::mutant!("mds_asks_without_pause") { AGAIN_NS } else { AGAIN_MAX_NS };
         asking.pause_ns = (asking.pause_ns * 2).clamp(AGAIN_NS, most);
         asking.anew();
@@ -229,32 +238,32 @@ impl Rank {
         if let Park::Totals(units) = park {
             return self.ask_for_totals(op, units);
         }
-        let (ask, rank, request) = match *park {
+        let (question, rank, request) = match *park {
             Park::Replica { node, home } => {
                 let home = home.filter(|home| *home != me).or_else(|| self.somebody());
-                (Ask::Replica(node.ino), home, Request::Replicate { node })
+                (Question::Replica(node.ino), home, Request::Replicate { node })
             }
             Park::Facts { node, home } => {
                 let home = home.filter(|home| *home != me).or_else(|| self.somebody());
-                (Ask::Facts(node.ino), home, Request::Facts { node })
+                (Question::Facts(node.ino), home, Request::Facts { node })
             }
             Park::Linked(ino) => {
                 let hash = self.view.hash(&ino.link_name());
                 let node = NodeRef { ino, parent: Ino::LINKS, hash };
-                (Ask::Linked(ino), owner(self, Ino::LINKS), Request::GetAttr { node })
+                (Question::Linked(ino), owner(self, Ino::LINKS), Request::GetAttr { node })
             }
             Park::Hand(number, unit) => {
                 self.hold_pin(unit.dir);
                 self.gather(unit.dir);
-                (Ask::Hand(unit, me), self.owner_of_unit(number, unit), Request::Hand { unit, to: me })
+                (Question::Hand(unit, me), self.owner_of_unit(number, unit), Request::Hand { unit, to: me })
             }
             Park::SetTimes { dir, mtime, stamp } => {
                 let request = Request::SetTimes { dir, mtime, stamp };
-                (Ask::SetTimes(dir, mtime, stamp), owner(self, dir), request)
+                (Question::SetTimes(dir, mtime, stamp), owner(self, dir), request)
             }
             Park::Opened(node) => {
                 let home = self.peers.replicas.get(&node.ino).copied();
-                (Ask::Opened(node.ino, session), home, Request::Opened { node, session })
+                (Question::Opened(node.ino, session), home, Request::Opened { node, session })
             }
             Park::Totals(_)
             | Park::Load(_)
@@ -276,7 +285,7 @@ impl Rank {
             | Park::Pin(..) => return false,
         };
         let Some(rank) = rank else { return false };
-        self.ask(ask, rank, request, Some(op));
+        self.ask(question, rank, request, Some(op));
         true
     }
 
@@ -291,7 +300,7 @@ impl Rank {
     fn ask_for_totals(&mut self, op: OpId, units: &[(Ino, Unit)]) -> bool {
         for (number, unit) in units {
             let Some(rank) = self.owner_of_unit(*number, *unit) else { return false };
-            self.ask(Ask::Totals(*number), rank, Request::Totals { unit: *unit }, Some(op));
+            self.ask(Question::Totals(*number), rank, Request::Totals { unit: *unit }, Some(op));
         }
         true
     }

@@ -72,7 +72,7 @@ impl Rank {
             self.view.totals.lost(rank);
         }
         self.lent_lost(rank);
-        self.peers.asks.values_mut().filter(|asking| asking.rank == rank).for_each(Asking::anew);
+        self.peers.questions.values_mut().filter(|asking| asking.rank == rank).for_each(Asking::anew);
         self.greet_all(out);
     }
 
