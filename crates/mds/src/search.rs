@@ -295,7 +295,7 @@ impl View {
     /// find, with one look at the index. None: `of_content` has to look.
     #[inline]
     fn is_plainly_here(&self, dir: Ino, op: &Op) -> Option<u32> {
-        if op.climb.is_some() || self.territory.has_gone() || self.territory.is_split(dir) {
+        if op.climb.is_some() || self.territory.has_gone() || self.territory.has_live_parts(dir) {
             return None;
         }
         let slot = self.cache.by_ino(dir)?;

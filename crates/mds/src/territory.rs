@@ -67,8 +67,8 @@ pub(crate) struct Territory {
     turn: u32,
     /// By the map everything is this rank's.
     all: bool,
-    /// Everything is this rank's: nothing is looked up.
-    whole: bool,
+    /// Everything is this rank's, nothing leaves, nothing is reserved: nothing is looked up.
+    undisputed: bool,
     /// There are other ranks. One that owns nothing may have inodes without a name, and opens of them.
     others: bool,
     /// Some of them do not serve.
@@ -99,7 +99,7 @@ impl Territory {
             map: None,
             turn: 1,
             all: true,
-            whole: true,
+            undisputed: true,
             others: false,
             away: false,
             placing: false,
@@ -113,15 +113,15 @@ impl Territory {
         }
     }
 
-    /// Whether everything is this rank's.
+    /// Whether everything is this rank's, nothing leaves, and nothing is reserved.
     #[inline(always)]
-    pub(crate) const fn is_whole(&self) -> bool {
-        self.whole
+    pub(crate) const fn is_undisputed(&self) -> bool {
+        self.undisputed
     }
 
     /// Whether the rank is the only one.
     pub(crate) const fn is_only(&self) -> bool {
-        self.whole && !self.others
+        self.undisputed && !self.others
     }
 
     /// Whether there are ranks that do not serve.
@@ -185,7 +185,7 @@ impl Territory {
     pub(crate) fn reserve(&mut self, reserved: bool) {
         if self.reserved != reserved {
             self.reserved = reserved;
-            self.whole = self.all && self.leaving.is_none() && !reserved;
+            self.undisputed = self.all && self.leaving.is_none() && !reserved;
             if stdx::mutant!("mds_reserved_turns") {
                 self.look_again();
             }
@@ -204,7 +204,7 @@ impl Territory {
         self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
         let is_away = |(rank, info): (&RankId, &RankInfo)| other(rank) && !serves(info.state);
         self.away = self.map.as_ref().is_some_and(|map| map.ranks.iter().any(is_away));
-        self.whole = self.all && self.leaving.is_none() && !self.reserved;
+        self.undisputed = self.all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
         self.units = self.map.as_ref().is_some_and(parts);
@@ -217,12 +217,12 @@ impl Territory {
     }
 
     /// Whether the map has entries of parts of a directory, and that is there: it is spread.
-    pub(crate) fn is_split(&self, dir: Ino) -> bool {
+    pub(crate) fn has_live_parts(&self, dir: Ino) -> bool {
         self.has_parts(dir) && !self.gone.contains(&dir) && !self.merged.contains(&dir)
     }
 
     /// By the store the directory has no parts, whatever this map says.
-    pub(crate) fn note_whole(&mut self, dir: Ino) {
+    pub(crate) fn note_in_one_part(&mut self, dir: Ino) {
         self.merged.insert(dir);
     }
 
@@ -302,7 +302,7 @@ impl Territory {
 
     /// Whether it would be this rank's if it were placed by slots.
     pub(crate) fn has_slot(&self, dir: Ino) -> bool {
-        self.placing && !self.whole && !matches!(self.of_slot(dir), Side::Other(_))
+        self.placing && !self.undisputed && !matches!(self.of_slot(dir), Side::Other(_))
     }
 }
 
@@ -315,7 +315,7 @@ impl View {
     /// Whose the content of a cached directory is; none: that depends on a directory above it that is not cached.
     #[inline]
     pub(crate) fn side(&mut self, slot: u32) -> Option<Side> {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return Some(Side::Mine);
         }
         let dir = self.cache.dir(slot);
@@ -373,7 +373,7 @@ impl View {
     /// placed by slots.
     pub(crate) fn of_itself(&self, dir: Ino) -> Option<Side> {
         let known = self.territory.of_number(dir);
-        if known.is_some() || self.territory.whole {
+        if known.is_some() || self.territory.undisputed {
             return known;
         }
         match self.cache.unit(dir) {
@@ -398,7 +398,7 @@ impl View {
 
     /// Whether the directory has its content at another rank; asked of one whose inode is at home here.
     pub(crate) fn is_boundary(&self, dir: Ino) -> bool {
-        !self.territory.whole && matches!(self.of_itself(dir), Some(Side::Other(_)))
+        !self.territory.undisputed && matches!(self.of_itself(dir), Some(Side::Other(_)))
     }
 
     /// What never changes of a directory, as its home has told it: noted with its content, which outlives what is told.
@@ -556,7 +556,7 @@ impl View {
 
     /// Whether the content of a directory with that inode is this rank's, and stays for now.
     pub(crate) fn has_content(&mut self, node: u32) -> bool {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return true;
         }
         let (ino, home) = (self.cache.node(node).ino(), self.cache.node(node).dir);
@@ -569,7 +569,7 @@ impl View {
 
     /// Whether something of a directory may be taken in from the store: not of another's, nor of what is about to be.
     pub(crate) fn may_load(&mut self, dir: Ino) -> bool {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return true;
         }
         let side = match self.of_itself(dir) {
@@ -598,13 +598,13 @@ mod tests {
     #[test]
     fn one_rank_has_everything_and_looks_nothing_up() {
         let mut zero = Territory::new(RankId(0));
-        assert!(zero.is_whole());
-        assert!(zero.set(map(1, &[])) && zero.is_whole());
-        assert!(zero.set(map(2, &[(Ino(5000), 0)])) && zero.is_whole());
+        assert!(zero.is_undisputed());
+        assert!(zero.set(map(1, &[])) && zero.is_undisputed());
+        assert!(zero.set(map(2, &[(Ino(5000), 0)])) && zero.is_undisputed());
         assert!(!zero.set(map(2, &[(Ino(5000), 1)])), "no newer one");
-        assert!(zero.set(map(3, &[(Ino(5000), 1)])) && !zero.is_whole());
+        assert!(zero.set(map(3, &[(Ino(5000), 1)])) && !zero.is_undisputed());
         let mut one = Territory::new(RankId(1));
-        assert!(one.set(map(1, &[])) && !one.is_whole());
+        assert!(one.set(map(1, &[])) && !one.is_undisputed());
     }
 
     /// What broke: with each transaction all searches of a rank began anew, and with enough of them none ended.
