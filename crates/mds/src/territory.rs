@@ -64,7 +64,7 @@ pub(crate) struct Territory {
     rank: RankId,
     map: Option<Arc<ClusterMap>>,
     /// Grows with each map and seal: what was found under one before is found again. Never 0.
-    turn: u32,
+    generation: u32,
     /// By the map everything is this rank's.
     all: bool,
     /// Everything is this rank's, nothing leaves, nothing is reserved: nothing is looked up.
@@ -97,7 +97,7 @@ impl Territory {
         Self {
             rank,
             map: None,
-            turn: 1,
+            generation: 1,
             all: true,
             undisputed: true,
             others: false,
@@ -133,8 +133,8 @@ impl Territory {
         self.map.as_ref()
     }
 
-    pub(crate) const fn turn(&self) -> u32 {
-        self.turn
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Of the map; 0: there is none.
@@ -193,7 +193,7 @@ impl Territory {
     }
 
     fn look_again(&mut self) {
-        self.turn = self.turn.wrapping_add(1).max(1);
+        self.generation = self.generation.wrapping_add(1).max(1);
         let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
         let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
         self.all = self
@@ -319,26 +319,26 @@ impl View {
             return Some(Side::Mine);
         }
         let dir = self.cache.dir(slot);
-        if dir.seen == self.territory.turn { Some(dir.side) } else { self.side_anew(slot) }
+        if dir.seen == self.territory.generation { Some(dir.side) } else { self.side_anew(slot) }
     }
 
     /// Whether a directory's content is noted as this rank's, under this map: what is asked with every request is not looked up.
     #[inline]
     pub(crate) fn is_noted_mine(&self, slot: u32) -> bool {
-        let noted = |dir: &dir::Dir| dir.seen == self.territory.turn && dir.side == Side::Mine;
+        let noted = |dir: &dir::Dir| dir.seen == self.territory.generation && dir.side == Side::Mine;
         slot != NONE && noted(self.cache.dir(slot))
     }
 
     /// The same, looked up; what is passed on the way is noted.
     #[cold]
     fn side_anew(&mut self, slot: u32) -> Option<Side> {
-        let turn = self.territory.turn;
+        let generation = self.territory.generation;
         let mut way = Vec::new();
         let mut at = slot;
         let (side, unit) = loop {
             let dir = self.cache.dir(at);
             // Of a directory that only replicas are in nothing is known but who told of them.
-            if dir.seen == turn || dir.has(dir::FOREIGN) {
+            if dir.seen == generation || dir.has(dir::FOREIGN) {
                 break (dir.side, dir.unit);
             }
             way.push(at);
@@ -364,7 +364,7 @@ impl View {
         };
         for at in way {
             let dir = self.cache.dirs.get_mut(at);
-            (dir.side, dir.seen, dir.unit) = (side, turn, unit);
+            (dir.side, dir.seen, dir.unit) = (side, generation, unit);
         }
         Some(side)
     }
@@ -612,12 +612,12 @@ mod tests {
     fn what_is_reserved_changes_nothing_of_whose_anything_is() {
         let mut one = Territory::new(RankId(1));
         one.set(map(1, &[(Ino(5000), 1)]));
-        let turn = one.turn();
+        let generation = one.generation();
         one.reserve(true);
         one.reserve(false);
-        assert_eq!(one.turn(), turn);
+        assert_eq!(one.generation(), generation);
         one.set(map(2, &[(Ino(5000), 0)]));
-        assert_ne!(one.turn(), turn, "a map does");
+        assert_ne!(one.generation(), generation, "a map does");
     }
 
     #[cfg(feature = "mutants")]

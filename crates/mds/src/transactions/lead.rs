@@ -284,7 +284,7 @@ impl Rank {
                     lead.by.clear();
                 }
                 (share.seen, share.asked) = (seen, false);
-                self.view.hints.learn(self.view.territory.turn(), rank, &share.parts);
+                self.view.hints.learn(self.view.territory.generation(), rank, &share.parts);
                 if lead.shares.values().any(|share| share.asked) {
                     return;
                 }
