@@ -87,8 +87,9 @@ pub(crate) struct Territory {
     merged: BTreeSet<Ino>,
     /// Something waits for what becomes of transactions of other ranks.
     reserved: bool,
-    /// Seals so far: what was asked of the store before one may be another's by now.
-    seals: u64,
+    /// How often what was asked of the store before counts no more: seals, after which it may be another's, and changes of how a
+    /// directory is divided.
+    loads_outdated: u64,
 }
 
 impl Territory {
@@ -109,7 +110,7 @@ impl Territory {
             gone: BTreeSet::new(),
             merged: BTreeSet::new(),
             reserved: false,
-            seals: 0,
+            loads_outdated: 0,
         }
     }
 
@@ -161,7 +162,7 @@ impl Territory {
     /// From here on that is on its way; `sealed`: nobody is served from it. `of`: the directory whose content, or a unit of it, that is.
     pub(crate) fn leave(&mut self, leaving: Option<(Part, bool)>, of: Ino) {
         self.leaving_of = of;
-        self.seals += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
+        self.loads_outdated += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
         self.leaving = leaving;
         self.look_again();
     }
@@ -171,8 +172,8 @@ impl Territory {
         matches!(self.leaving, Some((_, true)))
     }
 
-    pub(crate) const fn seals(&self) -> u64 {
-        self.seals
+    pub(crate) const fn loads_outdated(&self) -> u64 {
+        self.loads_outdated
     }
 
     /// What is on its way.
@@ -213,7 +214,7 @@ impl Territory {
 
     /// What was asked of the store is not what it was asked for any more.
     pub(crate) const fn outdate_loads(&mut self) {
-        self.seals += 1;
+        self.loads_outdated += 1;
     }
 
     /// Whether the map has entries of parts of a directory, and that is there: it is spread.
