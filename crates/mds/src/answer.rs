@@ -1,4 +1,4 @@
-//! Transactions and answers: journal and apply what was planned, tell the client when it may know.
+//! Transactions and answers: journal and apply what was planned, tell the client when it may know, or whom to ask instead.
 //!
 //! Absent: planning (`ops/`), waiting (`hold.rs`).
 
@@ -19,7 +19,7 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::Request;
 use proto::storeio::DataOp;
-use proto::{Effect, Errno, Ino, SessionId, Writer};
+use proto::{Effect, Errno, Ino, RankId, SessionId, Writer};
 use stdx::{Now, Outbox};
 
 /// Held outputs released per step.
@@ -67,6 +67,26 @@ impl Rank {
                 self.reply_leaves(op.asked(), outcome, grants, out);
             }
             Some(_) | None => self.send_reply(op.asked(), outcome, grants, out),
+        }
+    }
+
+    /// The request is another rank's: nothing of it is remembered here.
+    pub(crate) fn bounce(&mut self, op: &Op, owner: Option<RankId>, out: &mut Outbox<Output>) {
+        self.unpin(op);
+        // What it gave back it has no more, wherever the inode is.
+        if let Request::SetLock { node, .. } | Request::ReleaseLocks { node, .. } = &op.request {
+            self.holder_let_go(op.session, node.ino, out);
+        }
+        let version = self.view.territory.version();
+        let Some(session) = self.sessions.map.get_mut(&op.session) else {
+            return self.moves.unseen.searched(op.id);
+        };
+        session.in_flight = session.in_flight.saturating_sub(1);
+        session.running.remove(&op.tid);
+        self.tell_map(op.session, out);
+        self.leaves(op.asked(), ServerMsg::NotMine { tid: op.tid, owner, version }, out);
+        if op.told.is_some() {
+            self.performed_ended(op.session, op.id);
         }
     }
 

@@ -194,14 +194,14 @@ impl Rank {
     fn grant(&mut self, op: &Op, slot: u16, attr: &Attr, wants: Bits) -> Bits {
         let session = op.session;
         let is_dir = FileKind::of_mode(attr.mode) == Some(FileKind::Directory);
-        let in_parts = is_dir && !self.view.territory.is_whole();
+        let in_parts = is_dir && !self.view.territory.is_undisputed();
         let lends = in_parts && (self.view.is_boundary(attr.ino) || self.view.is_spread(attr.ino));
         let lent = if lends { self.may_lend(op, attr.ino) } else { Some(Vec::new()) };
         let Some(lent) = lent else { return Bits::NONE };
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
-            || !(view.territory.is_whole() || view.may_promise_part(attr.ino))
+            || !(view.territory.is_undisputed() || view.may_promise_part(attr.ino))
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)

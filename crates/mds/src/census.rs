@@ -21,7 +21,7 @@ const WAY_MAX: usize = 4096;
 impl View {
     /// The number of the content whose entry governs a cached directory's; NONE: slots do. None: what is above it is not cached.
     fn governed_by(&self, slot: u32) -> Option<Ino> {
-        if self.territory.is_whole() {
+        if self.territory.is_undisputed() {
             return Some(Ino::ROOT);
         }
         let mut at = slot;

@@ -187,7 +187,7 @@ impl View {
 
     fn warm_up(&mut self, slot: u32, counts: &[(usize, u32)]) {
         let tick = tick_of(self.now.mono);
-        let whole = self.territory.is_whole();
+        let undisputed = self.territory.is_undisputed();
         // What governs it is found with whose it is.
         let _side = self.side(slot);
         let dir = self.cache.dirs.get_mut(slot);
@@ -200,7 +200,7 @@ impl View {
             }
         }
         let dir = self.cache.dir(slot);
-        let unit = if whole { 0 } else { dir.unit as usize };
+        let unit = if undisputed { 0 } else { dir.unit as usize };
         if let Some((_, heat)) = self.heats.units.get_mut(unit) {
             heat.add(tick, counts);
         }

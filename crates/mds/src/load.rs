@@ -30,8 +30,8 @@ struct Flight {
     waiters: Vec<OpId>,
     /// Names forgotten since it began: what it brings of them may be old.
     forgotten: Vec<NameHash>,
-    /// Seals before it began.
-    seals: u64,
+    /// How often loads had been outdated before it began.
+    outdated: u64,
     /// The map by which it was asked for.
     map: u64,
 }
@@ -143,8 +143,8 @@ impl Rank {
             }
             self.loads.queue.push_back(key.clone());
         }
-        let (seals, map) = (self.view.territory.seals(), self.view.territory.version());
-        let new = Flight { seals, map, ..Flight::default() };
+        let (outdated, map) = (self.view.territory.loads_outdated(), self.view.territory.version());
+        let new = Flight { outdated, map, ..Flight::default() };
         self.loads.flights.entry(key).or_insert(new).waiters.extend(op);
     }
 
@@ -236,7 +236,7 @@ impl Rank {
         }
         // Names of a directory that turned out to be spread are its units' to bring.
         let spread = brings_names_of(&key).is_some_and(|dir| self.view.cache.spread(dir).is_some());
-        let other = spread || names_dir(&key).is_some_and(|dir| self.is_too_late(dir, flight.seals));
+        let other = spread || names_dir(&key).is_some_and(|dir| self.is_too_late(dir, flight.outdated));
         let failed = match result {
             // It is another rank's by now, and what is in the store may be old.
             Ok(_) if other => {
@@ -309,12 +309,13 @@ impl Rank {
     }
 
     /// Whether what was read of a directory may be another rank's to change by now, or may have been since.
-    fn is_too_late(&mut self, dir: Ino, seals: u64) -> bool {
+    fn is_too_late(&mut self, dir: Ino, outdated: u64) -> bool {
         // The system's stay where they are.
         let moves = !dir.is_reserved() && dir != Ino::ROOT;
-        let sealed =
-            moves && seals != self.view.territory.seals() && !stdx::mutant!("mds_load_outlives_seal");
-        sealed || !self.view.may_load(dir)
+        let since = moves
+            && outdated != self.view.territory.loads_outdated()
+            && !stdx::mutant!("mds_load_outlives_seal");
+        since || !self.view.may_load(dir)
     }
 
     /// Nothing of it comes into the cache: what it was part of ends.

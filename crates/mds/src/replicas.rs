@@ -1,7 +1,7 @@
 //! Replicas: inodes of directories whose content is here and whose home is another rank. Each is the only thing that the cache has of
 //! the directory that it is in. docs/PROTOCOL.md, "Boundaries".
 //!
-//! Absent: asking for them (`peers.rs`); who may keep them (`caps/book/copies.rs`, at their home).
+//! Absent: asking for them (`peers/asks.rs`); who may keep them (`caps/book/copies.rs`, at their home).
 
 use crate::cache::dir;
 use crate::op::{LoadKey, OpId};
@@ -34,7 +34,7 @@ impl Rank {
         // Its name is in a unit of another rank's, of a directory that is this rank's as a whole and has been forgotten: by that alone it
         // would be this rank's to read. Once it is known how that is spread the operations ask again.
         let is_unknown = self.view.cache.spread(place.parent).is_none();
-        if is_unknown && self.view.territory.is_split(place.parent) {
+        if is_unknown && self.view.territory.has_live_parts(place.parent) {
             self.start_load(LoadKey::Spread { dir: place.parent }, None);
             return Ok(());
         }

@@ -17,7 +17,7 @@ const CLIMB_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Climb {
     /// The territory's: under another map everything is looked for anew.
-    turn: u32,
+    generation: u32,
     /// What was looked for stays, found nowhere too: an operation that looks for two things comes by it again.
     steps: Vec<Step>,
     /// To whom the hints led.
@@ -92,8 +92,8 @@ impl View {
             return Ok(slot);
         }
         let climb = op.climb.get_or_insert_default();
-        if climb.turn != self.territory.turn() {
-            **climb = Climb { turn: self.territory.turn(), ..Climb::default() };
+        if climb.generation != self.territory.generation() {
+            **climb = Climb { generation: self.territory.generation(), ..Climb::default() };
         }
         if above > CLIMB_MAX {
             return Err(Stop::NotMine(climb.elsewhere));
@@ -201,8 +201,8 @@ impl View {
         // went: so this is believed only of what is nowhere here.
         let nameless = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino).copied());
         let climb = op.climb.get_or_insert_default();
-        if climb.turn != self.territory.turn() {
-            **climb = Climb { turn: self.territory.turn(), ..Climb::default() };
+        if climb.generation != self.territory.generation() {
+            **climb = Climb { generation: self.territory.generation(), ..Climb::default() };
         }
         // An operation that waits for something else then comes by it again, and is not to begin anew, for ever.
         let step = climb.step(ino, self.moved.count());
@@ -224,7 +224,7 @@ impl View {
         let nowhere = |step: &Step| {
             step.ino == ino && matches!(step.probe, Probe::Nowhere) && !self.moved.has(ino, step.moves)
         };
-        let climb = op.climb.as_ref().filter(|climb| climb.turn == self.territory.turn());
+        let climb = op.climb.as_ref().filter(|climb| climb.generation == self.territory.generation());
         climb.is_some_and(|climb| climb.steps.iter().any(nowhere))
     }
 
@@ -295,7 +295,7 @@ impl View {
     /// find, with one look at the index. None: `of_content` has to look.
     #[inline]
     fn is_plainly_here(&self, dir: Ino, op: &Op) -> Option<u32> {
-        if op.climb.is_some() || self.territory.has_gone() || self.territory.is_split(dir) {
+        if op.climb.is_some() || self.territory.has_gone() || self.territory.has_live_parts(dir) {
             return None;
         }
         let slot = self.cache.by_ino(dir)?;

@@ -64,11 +64,11 @@ pub(crate) struct Territory {
     rank: RankId,
     map: Option<Arc<ClusterMap>>,
     /// Grows with each map and seal: what was found under one before is found again. Never 0.
-    turn: u32,
+    generation: u32,
     /// By the map everything is this rank's.
     all: bool,
-    /// Everything is this rank's: nothing is looked up.
-    whole: bool,
+    /// Everything is this rank's, nothing leaves, nothing is reserved: nothing is looked up.
+    undisputed: bool,
     /// There are other ranks. One that owns nothing may have inodes without a name, and opens of them.
     others: bool,
     /// Some of them do not serve.
@@ -87,8 +87,9 @@ pub(crate) struct Territory {
     merged: BTreeSet<Ino>,
     /// Something waits for what becomes of transactions of other ranks.
     reserved: bool,
-    /// Seals so far: what was asked of the store before one may be another's by now.
-    seals: u64,
+    /// How often what was asked of the store before counts no more: seals, after which it may be another's, and changes of how a
+    /// directory is divided.
+    loads_outdated: u64,
 }
 
 impl Territory {
@@ -97,9 +98,9 @@ impl Territory {
         Self {
             rank,
             map: None,
-            turn: 1,
+            generation: 1,
             all: true,
-            whole: true,
+            undisputed: true,
             others: false,
             away: false,
             placing: false,
@@ -109,19 +110,19 @@ impl Territory {
             gone: BTreeSet::new(),
             merged: BTreeSet::new(),
             reserved: false,
-            seals: 0,
+            loads_outdated: 0,
         }
     }
 
-    /// Whether everything is this rank's.
+    /// Whether everything is this rank's, nothing leaves, and nothing is reserved.
     #[inline(always)]
-    pub(crate) const fn is_whole(&self) -> bool {
-        self.whole
+    pub(crate) const fn is_undisputed(&self) -> bool {
+        self.undisputed
     }
 
     /// Whether the rank is the only one.
     pub(crate) const fn is_only(&self) -> bool {
-        self.whole && !self.others
+        self.undisputed && !self.others
     }
 
     /// Whether there are ranks that do not serve.
@@ -133,8 +134,8 @@ impl Territory {
         self.map.as_ref()
     }
 
-    pub(crate) const fn turn(&self) -> u32 {
-        self.turn
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Of the map; 0: there is none.
@@ -161,7 +162,7 @@ impl Territory {
     /// From here on that is on its way; `sealed`: nobody is served from it. `of`: the directory whose content, or a unit of it, that is.
     pub(crate) fn leave(&mut self, leaving: Option<(Part, bool)>, of: Ino) {
         self.leaving_of = of;
-        self.seals += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
+        self.loads_outdated += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
         self.leaving = leaving;
         self.look_again();
     }
@@ -171,8 +172,8 @@ impl Territory {
         matches!(self.leaving, Some((_, true)))
     }
 
-    pub(crate) const fn seals(&self) -> u64 {
-        self.seals
+    pub(crate) const fn loads_outdated(&self) -> u64 {
+        self.loads_outdated
     }
 
     /// What is on its way.
@@ -185,7 +186,7 @@ impl Territory {
     pub(crate) fn reserve(&mut self, reserved: bool) {
         if self.reserved != reserved {
             self.reserved = reserved;
-            self.whole = self.all && self.leaving.is_none() && !reserved;
+            self.undisputed = self.all && self.leaving.is_none() && !reserved;
             if stdx::mutant!("mds_reserved_turns") {
                 self.look_again();
             }
@@ -193,7 +194,7 @@ impl Territory {
     }
 
     fn look_again(&mut self) {
-        self.turn = self.turn.wrapping_add(1).max(1);
+        self.generation = self.generation.wrapping_add(1).max(1);
         let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
         let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
         self.all = self
@@ -204,7 +205,7 @@ impl Territory {
         self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
         let is_away = |(rank, info): (&RankId, &RankInfo)| other(rank) && !serves(info.state);
         self.away = self.map.as_ref().is_some_and(|map| map.ranks.iter().any(is_away));
-        self.whole = self.all && self.leaving.is_none() && !self.reserved;
+        self.undisputed = self.all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
         self.units = self.map.as_ref().is_some_and(parts);
@@ -213,16 +214,16 @@ impl Territory {
 
     /// What was asked of the store is not what it was asked for any more.
     pub(crate) const fn outdate_loads(&mut self) {
-        self.seals += 1;
+        self.loads_outdated += 1;
     }
 
     /// Whether the map has entries of parts of a directory, and that is there: it is spread.
-    pub(crate) fn is_split(&self, dir: Ino) -> bool {
+    pub(crate) fn has_live_parts(&self, dir: Ino) -> bool {
         self.has_parts(dir) && !self.gone.contains(&dir) && !self.merged.contains(&dir)
     }
 
     /// By the store the directory has no parts, whatever this map says.
-    pub(crate) fn note_whole(&mut self, dir: Ino) {
+    pub(crate) fn note_in_one_part(&mut self, dir: Ino) {
         self.merged.insert(dir);
     }
 
@@ -302,7 +303,7 @@ impl Territory {
 
     /// Whether it would be this rank's if it were placed by slots.
     pub(crate) fn has_slot(&self, dir: Ino) -> bool {
-        self.placing && !self.whole && !matches!(self.of_slot(dir), Side::Other(_))
+        self.placing && !self.undisputed && !matches!(self.of_slot(dir), Side::Other(_))
     }
 }
 
@@ -315,30 +316,30 @@ impl View {
     /// Whose the content of a cached directory is; none: that depends on a directory above it that is not cached.
     #[inline]
     pub(crate) fn side(&mut self, slot: u32) -> Option<Side> {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return Some(Side::Mine);
         }
         let dir = self.cache.dir(slot);
-        if dir.seen == self.territory.turn { Some(dir.side) } else { self.side_anew(slot) }
+        if dir.seen == self.territory.generation { Some(dir.side) } else { self.side_anew(slot) }
     }
 
     /// Whether a directory's content is noted as this rank's, under this map: what is asked with every request is not looked up.
     #[inline]
     pub(crate) fn is_noted_mine(&self, slot: u32) -> bool {
-        let noted = |dir: &dir::Dir| dir.seen == self.territory.turn && dir.side == Side::Mine;
+        let noted = |dir: &dir::Dir| dir.seen == self.territory.generation && dir.side == Side::Mine;
         slot != NONE && noted(self.cache.dir(slot))
     }
 
     /// The same, looked up; what is passed on the way is noted.
     #[cold]
     fn side_anew(&mut self, slot: u32) -> Option<Side> {
-        let turn = self.territory.turn;
+        let generation = self.territory.generation;
         let mut way = Vec::new();
         let mut at = slot;
         let (side, unit) = loop {
             let dir = self.cache.dir(at);
             // Of a directory that only replicas are in nothing is known but who told of them.
-            if dir.seen == turn || dir.has(dir::FOREIGN) {
+            if dir.seen == generation || dir.has(dir::FOREIGN) {
                 break (dir.side, dir.unit);
             }
             way.push(at);
@@ -364,7 +365,7 @@ impl View {
         };
         for at in way {
             let dir = self.cache.dirs.get_mut(at);
-            (dir.side, dir.seen, dir.unit) = (side, turn, unit);
+            (dir.side, dir.seen, dir.unit) = (side, generation, unit);
         }
         Some(side)
     }
@@ -373,7 +374,7 @@ impl View {
     /// placed by slots.
     pub(crate) fn of_itself(&self, dir: Ino) -> Option<Side> {
         let known = self.territory.of_number(dir);
-        if known.is_some() || self.territory.whole {
+        if known.is_some() || self.territory.undisputed {
             return known;
         }
         match self.cache.unit(dir) {
@@ -398,7 +399,7 @@ impl View {
 
     /// Whether the directory has its content at another rank; asked of one whose inode is at home here.
     pub(crate) fn is_boundary(&self, dir: Ino) -> bool {
-        !self.territory.whole && matches!(self.of_itself(dir), Some(Side::Other(_)))
+        !self.territory.undisputed && matches!(self.of_itself(dir), Some(Side::Other(_)))
     }
 
     /// What never changes of a directory, as its home has told it: noted with its content, which outlives what is told.
@@ -556,7 +557,7 @@ impl View {
 
     /// Whether the content of a directory with that inode is this rank's, and stays for now.
     pub(crate) fn has_content(&mut self, node: u32) -> bool {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return true;
         }
         let (ino, home) = (self.cache.node(node).ino(), self.cache.node(node).dir);
@@ -569,7 +570,7 @@ impl View {
 
     /// Whether something of a directory may be taken in from the store: not of another's, nor of what is about to be.
     pub(crate) fn may_load(&mut self, dir: Ino) -> bool {
-        if self.territory.whole {
+        if self.territory.undisputed {
             return true;
         }
         let side = match self.of_itself(dir) {
@@ -598,13 +599,13 @@ mod tests {
     #[test]
     fn one_rank_has_everything_and_looks_nothing_up() {
         let mut zero = Territory::new(RankId(0));
-        assert!(zero.is_whole());
-        assert!(zero.set(map(1, &[])) && zero.is_whole());
-        assert!(zero.set(map(2, &[(Ino(5000), 0)])) && zero.is_whole());
+        assert!(zero.is_undisputed());
+        assert!(zero.set(map(1, &[])) && zero.is_undisputed());
+        assert!(zero.set(map(2, &[(Ino(5000), 0)])) && zero.is_undisputed());
         assert!(!zero.set(map(2, &[(Ino(5000), 1)])), "no newer one");
-        assert!(zero.set(map(3, &[(Ino(5000), 1)])) && !zero.is_whole());
+        assert!(zero.set(map(3, &[(Ino(5000), 1)])) && !zero.is_undisputed());
         let mut one = Territory::new(RankId(1));
-        assert!(one.set(map(1, &[])) && !one.is_whole());
+        assert!(one.set(map(1, &[])) && !one.is_undisputed());
     }
 
     /// What broke: with each transaction all searches of a rank began anew, and with enough of them none ended.
@@ -612,12 +613,12 @@ mod tests {
     fn what_is_reserved_changes_nothing_of_whose_anything_is() {
         let mut one = Territory::new(RankId(1));
         one.set(map(1, &[(Ino(5000), 1)]));
-        let turn = one.turn();
+        let generation = one.generation();
         one.reserve(true);
         one.reserve(false);
-        assert_eq!(one.turn(), turn);
+        assert_eq!(one.generation(), generation);
         one.set(map(2, &[(Ino(5000), 0)]));
-        assert_ne!(one.turn(), turn, "a map does");
+        assert_ne!(one.generation(), generation, "a map does");
     }
 
     #[cfg(feature = "mutants")]

@@ -1,7 +1,7 @@
 //! Totals: headers of boundaries, as the ranks that have their content told them. Each counts until it is recalled, as a replica does.
 //! docs/PROTOCOL.md, "Boundaries".
 //!
-//! Absent: asking for them (`peers.rs`); who keeps them, at the rank that has the content (`caps/book/copies.rs`).
+//! Absent: asking for them (`peers/asks.rs`); who keeps them, at the rank that has the content (`caps/book/copies.rs`).
 
 use crate::rank::Rank;
 use crate::territory::Side;

@@ -206,7 +206,7 @@ impl View {
                 let (number, frag) = spread.of(hash);
                 Ok(Some((number, Unit { dir, frag })))
             }
-            None if self.territory.is_split(dir) => park(LoadKey::Spread { dir }),
+            None if self.territory.has_live_parts(dir) => park(LoadKey::Spread { dir }),
             None => Ok(None),
         }
     }

@@ -189,7 +189,7 @@ impl View {
     /// The node of an inode that is at home here.
     #[inline]
     pub(crate) fn resolve(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
-        let found = if self.territory.is_whole() {
+        let found = if self.territory.is_undisputed() {
             self.resolve_anywhere(reference, op)
         } else {
             self.at_home(reference, op)
@@ -290,7 +290,7 @@ impl View {
         };
         // Whose its names are depends on how it is spread, also while all of them are here: what came under its own number would not be
         // found below a part that moves.
-        let unsorted = |dir: &Ino| self.territory.is_split(*dir) && self.cache.spread(*dir).is_none();
+        let unsorted = |dir: &Ino| self.territory.has_live_parts(*dir) && self.cache.spread(*dir).is_none();
         match probe {
             Probe::Seen => {
                 let seen = Some(reference.parent).filter(|parent| *parent != Ino::NONE);
@@ -337,7 +337,7 @@ impl View {
         if !node.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        if !self.territory.is_whole() && !self.is_noted_mine(node.own) {
+        if !self.territory.is_undisputed() && !self.is_noted_mine(node.own) {
             match self.of_itself(node.ino()) {
                 Some(Side::Other(_)) => return Err(Errno::EXDEV.into()),
                 Some(Side::Sealed) => return Err(Stop::Park(Park::Move)),
@@ -376,7 +376,7 @@ impl View {
         hash: Option<NameHash>,
         op: &mut Op,
     ) -> Found<u32> {
-        let found = if self.territory.is_whole() {
+        let found = if self.territory.is_undisputed() {
             self.resolve_anywhere(reference, op)
         } else {
             self.of_content(reference, hash, op)
@@ -459,7 +459,7 @@ impl View {
 
     /// The node of an existing name, `None` when it does not exist.
     pub(crate) fn lookup(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> Found<Option<u32>> {
-        if !self.territory.is_whole() {
+        if !self.territory.is_undisputed() {
             self.free_of_reservations(dir, hash)?;
         }
         if let Some(slot) = self.cache.find(dir, hash, name) {
@@ -490,7 +490,7 @@ impl View {
 
     /// The attributes of a primary node.
     pub(crate) fn attr(&self, slot: u32) -> Found<Attr> {
-        if !self.territory.is_whole() {
+        if !self.territory.is_undisputed() {
             self.listing_is_free(self.cache.node(slot).ino())?;
         }
         match self.cache.attr(slot) {

@@ -1,9 +1,12 @@
-//! Operators' commands about the file system and its ranks (`fs ...`, `mds fail`, `tell`), with the keys that Ceph's have.
+//! Operators' commands about the file system and its ranks (`fs ...`, `mds fail`), with the keys that Ceph's have; `subtree ...` and
+//! `dirfrag ...` are led on from here.
 //!
-//! Absent: what they come to (the coordinator's), texts for people (crate `cli`).
+//! Absent: what those two do (`subtree.rs`, `dirfrag.rs`); `tell` (`tell.rs`); what commands come to (the coordinator's); texts for
+//! people (crate `cli`).
 
 use crate::admin::{done, refusal, refusal_with};
 use crate::cluster::{Failed, standbys};
+use crate::dirfrag;
 use crate::health::{Facts, Space};
 use crate::server::Server;
 use crate::subtree;
@@ -56,8 +59,8 @@ pub(crate) fn change(server: &Arc<Server>, cmd: &str, command: &Value) -> Option
         }),
         "subtree move" => not_of_mount(server).and_then(|()| subtree::begin(server, command)),
         "subtree cancel" => not_of_mount(server).and_then(|()| subtree::cancel(server, command)),
-        "dirfrag split" => not_of_mount(server).and_then(|()| subtree::split(server, command)),
-        "dirfrag merge" => not_of_mount(server).and_then(|()| subtree::merge(server, command)),
+        "dirfrag split" => not_of_mount(server).and_then(|()| dirfrag::split(server, command)),
+        "dirfrag merge" => not_of_mount(server).and_then(|()| dirfrag::merge(server, command)),
         "mds fail" => not_of_mount(server).and_then(|()| fail(server, command)),
         _ => return None,
     };

@@ -12,6 +12,7 @@
 mod admin;
 pub mod backup;
 mod cluster;
+mod dirfrag;
 mod driver;
 mod fs;
 mod health;

@@ -1,7 +1,6 @@
-//! Operators' commands about directories whose content is a rank's by an entry of the cluster map: `subtree ls`, `move`, `cancel`; and
-//! about parts of directories: `dirfrag split`, `merge`.
+//! Operators' commands about directories whose content is a rank's by an entry of the cluster map: `subtree ls`, `load`, `move`, `cancel`.
 //!
-//! Absent: the move (crate `mds`); slots.
+//! Absent: parts of directories (`dirfrag.rs`); the move (crate `mds`); slots.
 
 use crate::admin::{done, refusal, refusal_with};
 use crate::fs::carry_out;
@@ -12,7 +11,6 @@ use mds::coordinator::Command;
 use mds::input::Input;
 use proto::admin::Refusal;
 use proto::cluster::{ClusterMap, Entry, Policy, RankState, Unit};
-use proto::header::SPREAD_DEPTH_MAX;
 use proto::storeio::{Backptr, LoadRequest, Loaded};
 use proto::{Frag, Ino, RankId};
 use serde_json::{Value, json};
@@ -164,13 +162,13 @@ fn one(paths: &mut Paths<'_>, map: &ClusterMap, unit: Unit, entry: &Entry) -> Va
     })
 }
 
-fn number(command: &Value, key: &str) -> Result<u64, Value> {
+pub(crate) fn number(command: &Value, key: &str) -> Result<u64, Value> {
     let missing = || refusal(Refusal::Usage, &format!("no `{key}`"));
     command.get(key).and_then(Value::as_u64).ok_or_else(missing)
 }
 
 /// The life that has a directory's content.
-fn owner_of(server: &Server, dir: Ino) -> Result<Arc<RankLife>, Value> {
+pub(crate) fn owner_of(server: &Server, dir: Ino) -> Result<Arc<RankLife>, Value> {
     let question = json!({ "cmd": "owner", "ino": dir.0 });
     let owner = server.stage.all().into_iter().find(|life| {
         let own = u64::from(life.identity.rank.0);
@@ -180,72 +178,8 @@ fn owner_of(server: &Server, dir: Ino) -> Result<Arc<RankLife>, Value> {
     owner.ok_or_else(|| refusal_with(Refusal::State, "no rank has the directory in its cache", step))
 }
 
-/// Has the rank that owns a directory's content divide it into parts for several ranks. What comes of it `dirfrag ls` shows, or the
-/// log.
-///
-/// # Errors
-/// What is refused, to the operator.
-pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
-    let (dir, bits) = (Ino(number(command, "ino")?), number(command, "bits")?);
-    let usage = |what: &str| refusal(Refusal::Usage, what);
-    if dir.is_reserved() || dir == Ino::ROOT {
-        return Err(usage("the root directory stays in one part"));
-    }
-    let depth = u8::try_from(bits).ok().filter(|depth| (1..=SPREAD_DEPTH_MAX).contains(depth));
-    let depth = depth.ok_or_else(|| usage(&format!("{bits} bits: 1 to {SPREAD_DEPTH_MAX}")))?;
-    let owner = owner_of(server, dir)?;
-    let state = owner.driver.report(&json!({ "cmd": "spread", "ino": dir.0 })).unwrap_or_default();
-    if state["busy"].as_bool() == Some(true) {
-        let step = "look at `pando dirfrag ls PATH`";
-        return Err(refusal_with(Refusal::State, "it is being divided or put together already", step));
-    }
-    let before = state["depth"].as_u64().unwrap_or(0);
-    if before > 0 {
-        let text = format!("its names are in {} parts already", 1_u64 << before);
-        let step = "`pando dirfrag merge PATH`, and try again when they are in one part";
-        return Err(refusal_with(Refusal::State, &text, step));
-    }
-    feed(server, &owner, Input::Spread { dir, depth });
-    let rank = owner.identity.rank;
-    let text = format!(
-        "rank {} divides it into {} parts: `pando dirfrag ls` shows who has them",
-        rank.0,
-        1 << depth
-    );
-    Ok(done(json!({ "text": text, "rank": rank.0, "bits": depth, "ino": dir.0 })))
-}
-
-/// Has the rank that owns a directory's content put it together again. What comes of it `dirfrag ls` shows, or the log.
-///
-/// # Errors
-/// What is refused, to the operator.
-pub(crate) fn merge(server: &Server, command: &Value) -> Result<Value, Value> {
-    let dir = Ino(number(command, "ino")?);
-    if dir.is_reserved() || dir == Ino::ROOT {
-        return Err(refusal(Refusal::Usage, "the root directory is in one part"));
-    }
-    let owner = owner_of(server, dir)?;
-    let state = owner.driver.report(&json!({ "cmd": "spread", "ino": dir.0 })).unwrap_or_default();
-    let is = |what: &str| state[what].as_bool() == Some(true);
-    let refused = |what: &str, step: &str| Err(refusal_with(Refusal::State, what, step));
-    if is("busy") {
-        return refused("it is being divided or put together already", "look at `pando dirfrag ls PATH`");
-    }
-    if state["depth"].as_u64().unwrap_or(0) == 0 {
-        return Err(refusal(Refusal::State, "its names are in one part"));
-    }
-    if is("distributed") {
-        let step = "`setfattr -n ceph.dir.pin.distributed -v 0 PATH`, and try again";
-        return refused("it is pinned to several ranks (`dir.pin.distributed`)", step);
-    }
-    feed(server, &owner, Input::Merge { dir });
-    let rank = owner.identity.rank;
-    let text = format!("rank {} puts it together: `pando dirfrag ls` shows its parts until then", rank.0);
-    Ok(done(json!({ "text": text, "rank": rank.0, "ino": dir.0 })))
-}
-
 /// A rank is told what an operator wants, and the newest map before: it may not have heard yet of a rank that serves by now.
-fn feed(server: &Server, owner: &RankLife, wanted: Input) {
+pub(crate) fn feed(server: &Server, owner: &RankLife, wanted: Input) {
     owner.driver.feed(map_of(server).map(Input::Map).into_iter().chain([wanted]));
 }
 

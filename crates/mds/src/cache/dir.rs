@@ -49,7 +49,7 @@ pub(crate) struct Dir {
     /// Slot of the directory's inode; `NONE` while that is not cached.
     pub node: u32,
     pub flags: u32,
-    /// Whose its content is, as it was found under that turn of the territory; 0: it was not.
+    /// Whose its content is, as it was found under that generation of the territory; 0: it was not.
     pub side: Side,
     pub seen: u32,
     pub dirty_head: u32,

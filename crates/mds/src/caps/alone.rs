@@ -103,7 +103,7 @@ impl Rank {
             && attr.nlink == 1
             && !attr.has_xattrs
             && !dir.is_reserved();
-        let stays = self.view.territory.is_whole() || self.view.may_promise(ino);
+        let stays = self.view.territory.is_undisputed() || self.view.may_promise(ino);
         let book = &self.view.book;
         let room = book.delegated_to(ino) == Some(slot)
             || book.files(slot) < self.view.config.limits.delegated_per_session;

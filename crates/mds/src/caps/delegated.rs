@@ -123,7 +123,7 @@ impl Rank {
         if ino.is_reserved() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
             return None;
         }
-        if !(view.territory.is_whole() || view.may_promise(ino)) {
+        if !(view.territory.is_undisputed() || view.may_promise(ino)) {
             return None;
         }
         let node = view.cache.by_ino(ino)?;

@@ -9,7 +9,7 @@ use crate::files::FileState;
 use crate::holders::chunks;
 use crate::op::OpId;
 use crate::output::Output;
-use crate::peers::Ask;
+use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::{Below, Part};
 use proto::holder::{Holder, LOCKS_MAX, Moved};
@@ -182,7 +182,7 @@ impl Rank {
         for session in &sessions {
             self.send_now(*session, ServerMsg::Join { rank: to, version }, out);
         }
-        self.ask_unawaited(Ask::Sessions(id), to, Request::Sessions { sessions }, after_ns);
+        self.ask_unawaited(Question::Sessions(id), to, Request::Sessions { sessions }, after_ns);
         Some(Phase::Join)
     }
 
@@ -220,7 +220,7 @@ impl Rank {
         let list = one.found.chunks.get(at).cloned().unwrap_or_default();
         let list = if stdx::mutant!("mds_move_forgets_holders") { Vec::new() } else { list };
         let request = Request::Holders { id, moved, version, first: at == 0, list };
-        self.ask_unawaited(Ask::Holders(id, at as u32), to, request, 0);
+        self.ask_unawaited(Question::Holders(id, at as u32), to, request, 0);
         Some(Phase::Tell(at))
     }
 
@@ -255,7 +255,8 @@ impl Rank {
     /// Nobody waits any more for what was asked for a move.
     pub(super) fn end_asks_of_move(&mut self) {
         self.moves.heard = None;
-        self.peers.keep_asks(|ask| !matches!(ask, Ask::Sessions(_) | Ask::Holders(..)));
+        self.peers
+            .keep_questions(|question| !matches!(question, Question::Sessions(_) | Question::Holders(..)));
     }
 }
 

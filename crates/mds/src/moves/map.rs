@@ -1,6 +1,6 @@
 //! New cluster maps: what they say of what this rank has, and of moves under way.
 //!
-//! Absent: other ranks' lives (`peers.rs`); whose each directory is (`territory.rs`).
+//! Absent: other ranks' lives (`peers/links.rs`); whose each directory is (`territory.rs`).
 
 use super::{Goal, Phase};
 use crate::cache::dir;

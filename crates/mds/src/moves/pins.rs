@@ -6,7 +6,7 @@ use super::Goal;
 use crate::coordinator::{Dropped, Governing, Holder};
 use crate::op::OpId;
 use crate::output::{MapWish, Output};
-use crate::peers::Ask;
+use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
 use crate::units::whole;
@@ -59,7 +59,7 @@ impl Rank {
         match (self.view.of_itself(dir), goal) {
             (Some(Side::Other(Some(owner))), Goal::Pin(to)) => {
                 let unit = self.view.cache.unit(dir);
-                self.ask(Ask::Hand(unit, to), owner, Request::Hand { unit, to }, Some(op));
+                self.ask(Question::Hand(unit, to), owner, Request::Hand { unit, to }, Some(op));
             }
             _ => self.moves.add(self.part_of(dir), goal, Some(op)),
         }
@@ -157,7 +157,7 @@ impl Rank {
         match side {
             Some(Side::Other(Some(owner))) => {
                 let unit = whole(dir);
-                self.ask(Ask::Hand(unit, to), owner, Request::Hand { unit, to }, None);
+                self.ask(Question::Hand(unit, to), owner, Request::Hand { unit, to }, None);
             }
             None | Some(Side::Mine | Side::Sealed | Side::Other(None)) => {
                 self.moves.add((Part::Of(dir), whole(dir)), Goal::Pin(to), None);

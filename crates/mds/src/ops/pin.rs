@@ -5,6 +5,7 @@
 
 use crate::moves::Goal;
 use crate::op::{Op, Park, Plan, Stop};
+use crate::ops::policies::{may_set, policies_of, put};
 use crate::territory::Side;
 use crate::units::whole;
 use crate::view::{Found, View};
@@ -34,24 +35,12 @@ fn parse(value: &[u8]) -> Result<Option<RankId>, Errno> {
     }
 }
 
-/// Who may, and of what.
-fn may_set(view: &View, op: &Op, slot: u32) -> Result<Ino, Errno> {
-    let node = view.cache.node(slot);
-    if op.check && op.cred.uid != 0 {
-        return Err(Errno::EPERM);
-    }
-    if !node.is_dir() || node.ino() == Ino::ROOT {
-        return Err(Errno::EINVAL);
-    }
-    Ok(node.ino())
-}
-
 fn pin_of(view: &View, slot: u32) -> Option<RankId> {
     view.cache.ext(slot)?.policies.pin
 }
 
 pub(crate) fn set(view: &mut View, op: &Op, slot: u32, value: &[u8]) -> Found<Plan> {
-    let ino = may_set(view, op, slot)?;
+    let ino = may_set(view, op, slot, false)?;
     let Some(rank) = parse(value)? else { return unset(view, ino, slot, Reply::Ok) };
     let entry = view.territory.entry(ino).copied();
     let here = view.config.rank;
@@ -64,7 +53,7 @@ pub(crate) fn set(view: &mut View, op: &Op, slot: u32, value: &[u8]) -> Found<Pl
 }
 
 pub(crate) fn remove(view: &mut View, op: &Op, slot: u32) -> Found<Plan> {
-    let ino = may_set(view, op, slot)?;
+    let ino = may_set(view, op, slot, false)?;
     if pin_of(view, slot).is_none() && !is_named(view, whole(ino)) {
         return Err(Errno::ENODATA.into());
     }
@@ -85,16 +74,11 @@ fn unset(view: &mut View, ino: Ino, slot: u32, reply: Reply) -> Found<Plan> {
     }
 }
 
+/// Also where there is no space: by now the map says so.
 fn note(view: &mut View, slot: u32, pin: Option<RankId>) -> Found<Plan> {
-    let mut ext = view.cache.ext(slot).cloned().unwrap_or_default();
-    if ext.policies.pin == pin {
-        return Plan::reply(Reply::Ok);
-    }
-    ext.policies.pin = pin;
-    let mut core = view.changed_core(slot);
-    core.ctime = view.wall();
-    view.put_inode(slot, &core, Some(&ext).filter(|ext| !ext.is_empty()))?;
-    Plan::commit(Reply::Ok)
+    let mut policies = policies_of(view, slot);
+    policies.pin = pin;
+    put(view, slot, policies)
 }
 
 pub(crate) fn get(view: &View, slot: u32) -> Found<Plan> {

@@ -19,6 +19,16 @@ pub(crate) enum Kind {
     Placement,
 }
 
+impl Kind {
+    /// Whether the root directory may have it.
+    const fn is_of_root(self) -> bool {
+        match self {
+            Self::Distributed | Self::Random => false,
+            Self::Mask | Self::Placement => true,
+        }
+    }
+}
+
 /// Which one a name means. They are known where there is a cluster map.
 pub(crate) fn kind_of(view: &View, name: &[u8]) -> Option<Kind> {
     view.territory.map()?;
@@ -31,22 +41,23 @@ pub(crate) fn kind_of(view: &View, name: &[u8]) -> Option<Kind> {
     }
 }
 
+/// What is set of a directory.
+pub(super) fn policies_of(view: &View, slot: u32) -> Policies {
+    view.cache.ext(slot).map(|ext| ext.policies.clone()).unwrap_or_default()
+}
+
 fn is_directory(view: &View, slot: u32) -> Result<(), Errno> {
     if view.cache.node(slot).is_dir() { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Who may, and of what.
-fn may_set(view: &View, op: &Op, slot: u32, kind: Kind) -> Result<(), Errno> {
+/// Who may, and of what. Not `of_root`: where everything begins there is nothing to be put elsewhere.
+pub(super) fn may_set(view: &View, op: &Op, slot: u32, of_root: bool) -> Result<Ino, Errno> {
     if op.check && op.cred.uid != 0 {
         return Err(Errno::EPERM);
     }
     is_directory(view, slot)?;
-    // As pins: where everything begins there is nothing to be put elsewhere.
-    let root = view.cache.node(slot).ino() == Ino::ROOT;
-    match kind {
-        Kind::Distributed | Kind::Random if root => Err(Errno::EINVAL),
-        Kind::Distributed | Kind::Random | Kind::Mask | Kind::Placement => Ok(()),
-    }
+    let ino = view.cache.node(slot).ino();
+    if ino == Ino::ROOT && !of_root { Err(Errno::EINVAL) } else { Ok(ino) }
 }
 
 /// A set of ranks: `0x3`, `0,1` or `all`. EDOM: one that there cannot be.
@@ -101,19 +112,19 @@ fn take(policies: &mut Policies, kind: Kind, text: &str, random_max: f64) -> Res
 }
 
 pub(crate) fn set(view: &mut View, op: &Op, slot: u32, kind: Kind, value: &[u8]) -> Found<Plan> {
-    may_set(view, op, slot, kind)?;
+    may_set(view, op, slot, kind.is_of_root())?;
     let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
-    let mut policies = view.cache.ext(slot).map(|ext| ext.policies.clone()).unwrap_or_default();
+    let mut policies = policies_of(view, slot);
     take(&mut policies, kind, text.trim(), view.config.limits.random_max)?;
     if policies.places() && !view.has_slots() {
         return Err(Stop::Park(Park::Slots));
     }
-    put(view, slot, policies)
+    put_if_space(view, slot, policies)
 }
 
 pub(crate) fn remove(view: &mut View, op: &Op, slot: u32, kind: Kind) -> Found<Plan> {
-    may_set(view, op, slot, kind)?;
-    let mut policies = view.cache.ext(slot).map(|ext| ext.policies.clone()).unwrap_or_default();
+    may_set(view, op, slot, kind.is_of_root())?;
+    let mut policies = policies_of(view, slot);
     let before = policies.clone();
     match kind {
         Kind::Distributed => policies.distributed = false,
@@ -124,15 +135,22 @@ pub(crate) fn remove(view: &mut View, op: &Op, slot: u32, kind: Kind) -> Found<P
     if policies == before {
         return Err(Errno::ENODATA.into());
     }
+    put_if_space(view, slot, policies)
+}
+
+/// Where there is space for it.
+fn put_if_space(view: &mut View, slot: u32, policies: Policies) -> Found<Plan> {
+    if policies_of(view, slot) != policies {
+        view.space()?;
+    }
     put(view, slot, policies)
 }
 
-fn put(view: &mut View, slot: u32, policies: Policies) -> Found<Plan> {
+pub(super) fn put(view: &mut View, slot: u32, policies: Policies) -> Found<Plan> {
     let mut ext = view.cache.ext(slot).cloned().unwrap_or_default();
     if ext.policies == policies {
         return Plan::reply(Reply::Ok);
     }
-    view.space()?;
     ext.policies = policies;
     let mut core = view.changed_core(slot);
     core.ctime = view.wall();

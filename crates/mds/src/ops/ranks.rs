@@ -1,6 +1,6 @@
 //! What other ranks ask: a directory's record, its totals and times, who has it open, its content.
 //!
-//! Absent: who asks, and what becomes of it there (`peers.rs`, `replicas.rs`); the move itself (`moves.rs`).
+//! Absent: who asks, and what becomes of it there (`peers/answers.rs`, `replicas.rs`); the move itself (`moves.rs`).
 
 use crate::cache::dir;
 use crate::moves::Goal;

@@ -105,7 +105,7 @@ fn of_several(
         return Ok(true);
     };
     // Whoever has everything has not what lost its name elsewhere: a directory that is open there may be called the old one's parent.
-    if view.territory.is_whole() {
+    if view.territory.is_undisputed() {
         return Ok(false);
     }
     Ok(is_elsewhere(view, &from)? || is_elsewhere(view, &to)? || is_divided(view, op, &from, &to)?)
@@ -195,7 +195,7 @@ fn check_loop(view: &mut View, op: &mut Op, moved: Ino, into: &End<'_>) -> Found
         if of == moved {
             return Err(Errno::EINVAL.into());
         }
-        if !view.territory.is_whole() && view.of_itself_alone(at).is_some() {
+        if !view.territory.is_undisputed() && view.of_itself_alone(at).is_some() {
             break;
         }
         if of != at {

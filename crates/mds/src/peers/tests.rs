@@ -4,27 +4,32 @@
 
 use super::*;
 use crate::RankConfig;
+use proto::NodeRef;
+use proto::cluster::{ClusterMap, Delta};
+use proto::reply::Reply;
+use proto::request::Request;
 use stdx::hash::HashSeed;
+use stdx::time::MS;
 
 /// Whoever waits for several answers asks again with each that comes. That a question came to nothing counts once for it all the
 /// same: after some it is told that there is no such inode.
 #[test]
 fn who_asks_again_waits_once() {
     let mut rank = Rank::new(RankConfig::tiny([1; 16], HashSeed([0; 16]), Incarnation(1)));
-    let (ask, node) = (Ask::Replica(Ino(4096)), NodeRef::bare(Ino(4096)));
+    let (question, node) = (Question::Replica(Ino(4096)), NodeRef::bare(Ino(4096)));
     for op in [7, 8, 7, 7] {
-        rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        rank.ask(question, RankId(1), Request::Replicate { node }, Some(op));
     }
-    if let Some(asking) = rank.peers.asks.get_mut(&ask) {
+    if let Some(asking) = rank.peers.questions.get_mut(&question) {
         asking.tid = Some(Tid(1));
     }
     for op in [7, 9, 9] {
-        rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        rank.ask(question, RankId(1), Request::Replicate { node }, Some(op));
     }
-    let asking = &rank.peers.asks[&ask];
+    let asking = &rank.peers.questions[&question];
     assert_eq!((asking.waiters.len(), asking.late.len()), (2, 1));
-    rank.ask_again(rank.view.now, ask, RankId(2));
-    let asking = &rank.peers.asks[&ask];
+    rank.ask_again(rank.view.now, question, RankId(2));
+    let asking = &rank.peers.questions[&question];
     assert_eq!((asking.waiters.len(), asking.late.len(), asking.rank), (3, 0, RankId(2)));
 }
 
@@ -34,35 +39,35 @@ fn rank() -> Rank {
 
 fn who_cannot_say_yet_is_asked_ever_more_seldom() {
     let (mut rank, mut out) = (rank(), Outbox::default());
-    let (ask, node) = (Ask::Facts(Ino(4096)), NodeRef::bare(Ino(4096)));
-    rank.ask(ask, RankId(1), Request::Facts { node }, None);
+    let (question, node) = (Question::Facts(Ino(4096)), NodeRef::bare(Ino(4096)));
+    rank.ask(question, RankId(1), Request::Facts { node }, None);
     let mut pauses = Vec::new();
     for tid in 1..=5 {
-        rank.peers.asks.get_mut(&ask).expect("it is asked").tid = Some(Tid(tid));
+        rank.peers.questions.get_mut(&question).expect("it is asked").tid = Some(Tid(tid));
         let now = rank.view.now;
         rank.told_elsewhere(now, (RankId(1), Tid(tid)), (None, rank.view.territory.version() + 1), &mut out);
-        pauses.push(rank.peers.asks[&ask].not_before.since(now.mono) / MS);
+        pauses.push(rank.peers.questions[&question].not_before.since(now.mono) / MS);
     }
     assert_eq!(pauses, [1, 2, 4, 8, 8]);
     rank.ask_by_map();
-    assert_eq!(rank.peers.asks[&ask].not_before, rank.view.now.mono, "by another map at once");
+    assert_eq!(rank.peers.questions[&question].not_before, rank.view.now.mono, "by another map at once");
 }
 
 fn what_was_handed_over_by_another_map_is_asked_for_with_pauses() {
     let (mut rank, mut out) = (rank(), Outbox::default());
     let unit = crate::units::whole(Ino(4096));
-    let ask = Ask::Hand(unit, RankId(2));
-    rank.ask(ask, RankId(1), Request::Hand { unit, to: RankId(2) }, Some(7));
+    let question = Question::Hand(unit, RankId(2));
+    rank.ask(question, RankId(1), Request::Hand { unit, to: RankId(2) }, Some(7));
     let mut pauses = Vec::new();
     for tid in 1..=5 {
-        rank.peers.asks.get_mut(&ask).expect("it is asked").tid = Some(Tid(tid));
+        rank.peers.questions.get_mut(&question).expect("it is asked").tid = Some(Tid(tid));
         let now = rank.view.now;
         rank.told(now, (RankId(1), Tid(tid)), (Ok(Reply::Ok), false), &mut out);
-        pauses.push(rank.peers.asks[&ask].not_before.since(now.mono) / MS);
+        pauses.push(rank.peers.questions[&question].not_before.since(now.mono) / MS);
     }
     assert_eq!(pauses, [1, 2, 4, 8, 8]);
     rank.ask_by_map();
-    assert!(rank.peers.asks.is_empty(), "whoever waits looks at the map");
+    assert!(rank.peers.questions.is_empty(), "whoever waits looks at the map");
 }
 
 fn maps_that_were_not_told_are_asked_for() {

@@ -90,7 +90,7 @@ impl Rank {
         }
         if let Some(outcome) = self.rewrite_outcome(op) {
             // Of a file that went to another rank the tail may know nothing, and its bytes were synced before: it is looked for first.
-            op.lost = outcome.is_err() && op.told.is_some() && !self.view.territory.is_whole();
+            op.lost = outcome.is_err() && op.told.is_some() && !self.view.territory.is_undisputed();
             if !op.lost {
                 return self.answer(op, outcome, false, out);
             }

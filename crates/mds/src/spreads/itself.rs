@@ -10,7 +10,7 @@ use super::{Spreads, Want};
 use crate::cache::dir;
 use crate::op::LoadKey;
 use crate::output::{Level, Output};
-use crate::peers::Ask;
+use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::Side;
 use crate::units::whole;
@@ -302,7 +302,7 @@ impl Rank {
         }
         look.missing = elsewhere.iter().map(|(number, ..)| *number).collect();
         for (number, unit, rank) in elsewhere {
-            self.ask(Ask::Totals(number), rank, Request::Totals { unit }, None);
+            self.ask(Question::Totals(number), rank, Request::Totals { unit }, None);
         }
         if look.missing.is_empty() {
             return self.end_look(&look, out);

@@ -133,7 +133,7 @@ impl Rank {
     /// The store says that a directory has no units, although the map has entries of some: it was removed or merged, and the map is
     /// an old one; or an entry was made that nobody wanted any more, which goes.
     pub(crate) fn is_in_one_part(&mut self, dir: Ino) {
-        self.view.territory.note_whole(dir);
+        self.view.territory.note_in_one_part(dir);
         if let Some(slot) = self.view.cache.find_dir(dir)
             && !self.view.cache.dir(slot).has(dir::HEADER)
         {

@@ -12,7 +12,7 @@ use crate::caps::book::Need;
 use crate::moves::Goal;
 use crate::op::LoadKey;
 use crate::output::{Level, Output};
-use crate::peers::Ask;
+use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
 use proto::caps::Bits;
@@ -81,7 +81,7 @@ impl Rank {
             match self.view.side_of_unit((number, unit)) {
                 // What refuses it says so in its log; it is asked again.
                 Some(Side::Other(Some(owner))) => {
-                    self.ask(Ask::Hand(unit, me), owner, Request::Hand { unit, to: me }, None);
+                    self.ask(Question::Hand(unit, me), owner, Request::Hand { unit, to: me }, None);
                     yet += 2;
                 }
                 Some(Side::Other(None)) => yet += 2,

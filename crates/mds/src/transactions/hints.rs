@@ -17,19 +17,19 @@ const HINTS_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     /// The territory's: under another map they may all be elsewhere.
-    turn: u32,
+    generation: u32,
     of: BTreeMap<Ino, RankId>,
 }
 
 impl Hints {
-    fn rank_of(&self, dir: Ino, turn: u32) -> Option<RankId> {
-        self.of.get(&dir).copied().filter(|_| self.turn == turn)
+    fn rank_of(&self, dir: Ino, generation: u32) -> Option<RankId> {
+        self.of.get(&dir).copied().filter(|_| self.generation == generation)
     }
 
     /// That rank has told of the parts.
-    pub(crate) fn learn(&mut self, turn: u32, rank: RankId, parts: &[Part]) {
-        if self.turn != turn || self.of.len() >= HINTS_MAX {
-            *self = Self { turn, ..Self::default() };
+    pub(crate) fn learn(&mut self, generation: u32, rank: RankId, parts: &[Part]) {
+        if self.generation != generation || self.of.len() >= HINTS_MAX {
+            *self = Self { generation, ..Self::default() };
         }
         for part in parts {
             if let Part::Name { parent, .. } = part
@@ -59,7 +59,7 @@ impl View {
         (parent, hash): (NodeRef, NameHash),
         look: impl FnOnce(&mut Self, &mut Op) -> Found<T>,
     ) -> Found<Here<T>> {
-        let hint = self.hints.rank_of(parent.ino, self.territory.turn());
+        let hint = self.hints.rank_of(parent.ino, self.territory.generation());
         let asks = hint.is_some()
             && !op.was_sent_back()
             && self.cache.by_ino(parent.ino).is_none()

@@ -20,7 +20,7 @@
 use crate::hold::Waiting;
 use crate::op::{Op, OpId, Waits};
 use crate::output::{Level, Output};
-use crate::peers::{Ask, serves};
+use crate::peers::{Question, serves};
 use crate::rank::{Pending, Rank};
 use crate::transactions::{Told, no_left};
 use proto::message::ClientMsg;
@@ -216,7 +216,7 @@ impl Rank {
             Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, map, hasty, parts },
         };
         let request = Request::Transact { id: lead.id, step };
-        self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);
+        self.ask_unawaited(Question::Share(op, rank), rank, request, after_ns);
     }
 
     /// The plan came to a transaction: all reserve their parts.
@@ -238,25 +238,31 @@ impl Rank {
     }
 
     /// Another rank answers what it was asked for a transaction.
-    pub(crate) fn share_told(&mut self, now: Now, ask: Ask, outcome: Outcome, out: &mut Outbox<Output>) {
-        match ask {
-            Ask::Share(op, rank) => self.share_answered(op, rank, outcome, out),
-            Ask::Settle(id, rank) => self.settled_by(now, id, rank, outcome, out),
+    pub(crate) fn share_told(
+        &mut self,
+        now: Now,
+        question: Question,
+        outcome: Outcome,
+        out: &mut Outbox<Output>,
+    ) {
+        match question {
+            Question::Share(op, rank) => self.share_answered(op, rank, outcome, out),
+            Question::Settle(id, rank) => self.settled_by(now, id, rank, outcome, out),
             // Nobody leads it any more.
-            Ask::Outcome(id) if outcome.is_ok() || stdx::mutant!("mds_any_answer_is_an_abort") => {
+            Question::Outcome(id) if outcome.is_ok() || stdx::mutant!("mds_any_answer_is_an_abort") => {
                 self.release_part(now, id, out);
             }
             // It does not say so, and may have decided: one that is damaged answers nothing but errors. Its next life will tell.
-            Ask::Outcome(id) => self.ask_outcome_again(id),
-            Ask::Replica(_)
-            | Ask::Facts(_)
-            | Ask::Totals(_)
-            | Ask::Linked(_)
-            | Ask::Hand(..)
-            | Ask::Sessions(_)
-            | Ask::Holders(..)
-            | Ask::SetTimes(..)
-            | Ask::Opened(..) => {}
+            Question::Outcome(id) => self.ask_outcome_again(id),
+            Question::Replica(_)
+            | Question::Facts(_)
+            | Question::Totals(_)
+            | Question::Linked(_)
+            | Question::Hand(..)
+            | Question::Sessions(_)
+            | Question::Holders(..)
+            | Question::SetTimes(..)
+            | Question::Opened(..) => {}
         }
     }
 
@@ -278,7 +284,7 @@ impl Rank {
                     lead.by.clear();
                 }
                 (share.seen, share.asked) = (seen, false);
-                self.view.hints.learn(self.view.territory.turn(), rank, &share.parts);
+                self.view.hints.learn(self.view.territory.generation(), rank, &share.parts);
                 if lead.shares.values().any(|share| share.asked) {
                     return;
                 }
@@ -391,7 +397,7 @@ impl Rank {
         let Some(lead) = self.leads.of.get(&op) else { return };
         let (old, ranks): (TxnId, Vec<RankId>) = (lead.id, lead.shares.keys().copied().collect());
         for rank in ranks {
-            self.peers.end_ask(Ask::Share(op, rank));
+            self.peers.end_question(Question::Share(op, rank));
             self.say_aborted(old, rank, out);
         }
         self.end_try(old);
@@ -533,7 +539,7 @@ impl Rank {
         self.leads.told.insert(id, decided.iter().map(|(rank, _)| *rank).collect());
         for (rank, changes) in decided {
             let request = Request::Transact { id, step: Step::Commit { changes } };
-            self.ask_unawaited(Ask::Settle(id, rank), rank, request, 0);
+            self.ask_unawaited(Question::Settle(id, rank), rank, request, 0);
         }
     }
 
@@ -560,7 +566,7 @@ impl Rank {
                 out.push(Output::Note { level: Level::Error, text });
             }
             let request = Request::Transact { id, step: Step::Commit { changes } };
-            return self.ask_unawaited(Ask::Settle(id, rank), rank, request, FAILED_NS);
+            return self.ask_unawaited(Question::Settle(id, rank), rank, request, FAILED_NS);
         }
         let Some(waits) = self.leads.told.get_mut(&id) else { return };
         waits.remove(&rank);

@@ -10,7 +10,7 @@ use crate::ops::Headers;
 use crate::ops::destroy::{self, Fate};
 use crate::ops::sync;
 use crate::output::Output;
-use crate::peers::Ask;
+use crate::peers::Question;
 use crate::rank::{Pending, Rank};
 use crate::transactions::lead::FAILED_NS;
 use crate::transactions::{Kept, carried, dirs, no_left};
@@ -534,13 +534,15 @@ impl Rank {
         let waiting = std::mem::take(&mut self.view.transactions.waiting);
         self.runnable.extend(waiting);
         let prepared = self.view.transactions.prepared();
-        self.peers.keep_asks(|ask| !matches!(ask, Ask::Outcome(id) if !prepared.contains_key(id)));
+        self.peers.keep_questions(
+            |question| !matches!(question, Question::Outcome(id) if !prepared.contains_key(id)),
+        );
     }
 
     pub(super) fn ask_outcome_again(&mut self, id: TxnId) {
         if let Some(prepared) = self.view.transactions.prepared().get(&id) {
             let request = Request::Transact { id, step: Step::Ask };
-            self.ask_unawaited(Ask::Outcome(id), prepared.leader, request, FAILED_NS);
+            self.ask_unawaited(Question::Outcome(id), prepared.leader, request, FAILED_NS);
         }
     }
 
@@ -575,7 +577,7 @@ impl Rank {
             .collect();
         for (id, leader) in asked {
             let request = Request::Transact { id, step: Step::Ask };
-            self.ask_unawaited(Ask::Outcome(id), leader, request, 0);
+            self.ask_unawaited(Question::Outcome(id), leader, request, 0);
         }
     }
 }
