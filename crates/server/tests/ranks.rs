@@ -255,6 +255,24 @@ fn no_backup_without_one_of_its_ranks() {
     bench.stop();
 }
 
+/// A start with the map of one rank would never replay the journal of the other.
+#[test]
+fn without_its_map_a_folder_of_several_ranks_is_refused() {
+    let mut bench = two();
+    bench.crash();
+    let map = bench.dir.path().join("fs/cluster/map");
+    std::fs::remove_file(&map).expect("removed");
+    for ranks in [Some(2), None] {
+        bench.ranks = ranks;
+        let refused = bench.start();
+        assert!(
+            matches!(&refused, Err(ServerError::Damaged(what)) if what.contains("cluster/map")),
+            "{refused:?}"
+        );
+        assert!(!map.exists(), "fsck must still find that it is missing");
+    }
+}
+
 #[test]
 fn subtrees_move_by_command_and_a_rank_that_is_not_wanted_goes() {
     let mut bench = two();
