@@ -5,10 +5,11 @@ mod common;
 
 use common::{Folder, Meta, bytes, flip, stopped};
 use fsck::{FsckError, Kind, RepairOptions, Report, check, repair};
-use proto::cluster::{ClusterMap, Mask};
+use proto::cluster::{ClusterMap, Mask, MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
 use proto::inode::InodeCore;
+use proto::inode::flags::BACKPTR;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
 use proto::mutation::Mutation;
 use proto::name::name_hash;
@@ -132,6 +133,33 @@ fn two_ranks() -> (Folder, Vec<u64>) {
     (folder, begins)
 }
 
+/// What a rank says next, in a life of its own.
+fn says(folder: &Folder, rank: RankId, at: Position, transactions: &[Writer]) {
+    let journal = JournalFiles::open(RealDisk::new(&folder.path), rank, Incarnation(9), LIMITS);
+    append(&journal.expect("opens"), at, transactions);
+}
+
+/// Where rank 0 was stopped, and where what rank 2 has said ends: behind a mark.
+fn ends(meta: &Meta, begins: &[u64]) -> [Position; 2] {
+    let stored = meta.value(StoreKey::Checkpoint { rank: RankId(0) });
+    let stopped = CheckpointRecord::decode(&stored).expect("a checkpoint").position;
+    [stopped, Position(begins.last().expect("a mark") + 24 + 1)]
+}
+
+fn transaction(mutations: &[Mutation<'_>]) -> Writer {
+    let mut w = Writer::new();
+    mutations.iter().for_each(|mutation| mutation.encode(&mut w));
+    w
+}
+
+/// A repair of this folds everything in.
+fn put_stranger(path: &Path) {
+    let meta = Meta::open(path);
+    let home = meta.home(Ino::SYSTEM.0);
+    meta.put_at(home, Table::System, b"stranger", b"?");
+    meta.close();
+}
+
 fn clean(report: &Report) {
     assert!(report.is_clean() && report.notes.is_empty(), "{:#?} {:#?}", report.findings, report.notes);
 }
@@ -157,10 +185,7 @@ fn a_folder_with_two_ranks_is_clean_and_both_tails_are_seen() {
 #[test]
 fn what_rank_2_says_is_folded_into_the_tables_by_a_repair() {
     let (folder, _) = two_ranks();
-    let meta = Meta::open(&folder.path);
-    let home = meta.home(Ino::SYSTEM.0);
-    meta.put_at(home, Table::System, b"stranger", b"?");
-    meta.close();
+    put_stranger(&folder.path);
     let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
     assert!(report.is_clean() && report.is_changed(), "{report:#?}");
     let report = check(&folder.path).expect("checked");
@@ -208,6 +233,73 @@ fn flips_in_the_journal_of_rank_2_are_named_with_its_folder() {
         flip(&path, offset, 5);
     }
     clean(&check(&folder.path).expect("checked"));
+}
+
+/// A directory moved from rank 2 to rank 0, which then made a file in it. Rank 0's journal is read first.
+#[test]
+fn what_a_rank_let_go_of_is_anothers() {
+    let (folder, begins) = two_ranks();
+    let before = check(&folder.path).expect("checked");
+    let meta = Meta::open(&folder.path);
+    let [stopped, tail_ends] = ends(&meta, &begins);
+    let dir = meta.ino("d");
+    let stored = meta.value(StoreKey::Header { dir, frag: Frag::WHOLE });
+    let known = FragHeader::decode(&stored).expect("a header");
+    let header = |version, entries| {
+        let mut w = Writer::new();
+        FragHeader { version, entries, ..known.clone() }.encode(&mut w);
+        w.0
+    };
+    let [old, new] = [known.version, Version(known.version.0 + 9)];
+    let file = |number: u64| {
+        let ino = Ino(4096 + number);
+        let core =
+            InodeCore { ino, mode: 0o100_644, nlink: 1, change: 9, flags: BACKPTR, ..InodeCore::default() };
+        let mut value = Writer::new();
+        encode_primary(&core, None, &mut value);
+        (ino, value.0)
+    };
+    let ((made, made_value), (gone, gone_value)) = (file(40), file(41));
+    let [name, gone_name] = [&b"made later"[..], b"gone since"];
+    let [hash, gone_hash] = [name, gone_name].map(|name| meta.hash(name));
+    meta.close();
+    // What is in the tables by now is another rank's doing: the file is gone.
+    let before_seal = transaction(&[
+        Mutation::PutDentry { dir, hash: gone_hash, version: old, name: gone_name, value: &gone_value },
+        Mutation::PutHeader {
+            dir,
+            frag: Frag::WHOLE,
+            version: old,
+            newborn: false,
+            header: &header(old, known.entries + 1),
+        },
+        Mutation::PutBackptr { ino: gone, version: 9, parent: dir, hash: gone_hash, name: gone_name },
+    ]);
+    let seal = transaction(&[Mutation::Sealed { id: MoveId(3), unit: Unit { dir, frag: Frag::WHOLE } }]);
+    says(&folder, RANK, tail_ends, &[before_seal, seal]);
+    clean(&check(&folder.path).expect("checked"));
+    let later = transaction(&[
+        Mutation::PutDentry { dir, hash, version: new, name, value: &made_value },
+        Mutation::PutHeader {
+            dir,
+            frag: Frag::WHOLE,
+            version: new,
+            newborn: false,
+            header: &header(new, known.entries + 1),
+        },
+        Mutation::PutBackptr { ino: made, version: 9, parent: dir, hash, name },
+    ]);
+    says(&folder, RankId(0), stopped, &[later]);
+    let report = check(&folder.path).expect("checked");
+    clean(&report);
+    assert_eq!(report.files, before.files + 1);
+    put_stranger(&folder.path);
+    clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+    let meta = Meta::open(&folder.path);
+    assert_eq!(meta.value(StoreKey::head(dir, hash, name)), made_value);
+    assert!(!meta.value(StoreKey::Backptr { ino: made }).is_empty());
+    meta.close();
 }
 
 #[test]
@@ -395,11 +487,8 @@ fn what_a_rank_needs_and_has_lost_is_made_again() {
 #[test]
 fn a_counter_of_rank_2_that_is_behind_is_raised() {
     let (folder, _) = two_ranks();
-    let meta = Meta::open(&folder.path);
-    let home = meta.home(Ino::SYSTEM.0);
-    // Folds the tail in, so that only the tables speak.
-    meta.put_at(home, Table::System, b"stranger", b"?");
-    meta.close();
+    // So that only the tables speak.
+    put_stranger(&folder.path);
     repair(&folder.path, &RepairOptions::default()).expect("repaired");
     let meta = Meta::open(&folder.path);
     let position = meta.value(StoreKey::Checkpoint { rank: RANK })[..8].to_vec();

@@ -1,6 +1,6 @@
 //! Entries: framing, and what their mutations do to the overlay.
 //!
-//! Absent: files.
+//! Absent: files; which of several statements counts (`said.rs`).
 
 use super::Overlay;
 use crate::bytes::Bytes;
@@ -260,16 +260,16 @@ impl Overlay {
         match mutation {
             Mutation::Dentry { dir, hash, name, version, value } => {
                 let dir = self.units.get(&dir).map_or(dir, |(dir, _)| *dir);
-                self.state_dentry(dentry_key(dir, hash, name), version, value);
+                self.state_dentry(rank, dentry_key(dir, hash, name), version, value);
             }
             Mutation::Header { dir, frag, version, value } => {
                 if self.units.contains_key(&dir) {
                     self.unit_versions.insert(dir, version);
                 }
                 let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, frag));
-                self.state_dentry(header_key(dir, frag), version, Some(value));
+                self.state_dentry(rank, header_key(dir, frag), version, Some(value));
             }
-            Mutation::Backptr { ino, version, value } => self.state_backptr(ino, version, value),
+            Mutation::Backptr { ino, version, value } => self.state_backptr(rank, ino, version, value),
             Mutation::Session { id, open: true, client } => {
                 self.closed.remove(&(rank, id));
                 let session = Session { client: client.into(), ..Session::default() };
@@ -307,7 +307,7 @@ impl Overlay {
                     self.redo.insert((ino, generation), Redo { truncate, write, data: data.into() });
                 }
             }
-            Mutation::Sealed { dir } => self.seal(dir),
+            Mutation::Sealed { dir } => self.seal(rank, dir),
             Mutation::Committed { id } => drop(self.undecided.insert((rank, id))),
             Mutation::Resolved { id } => drop(self.undecided.remove(&(rank, id))),
             Mutation::Remove { ino, generation } => {
@@ -315,54 +315,5 @@ impl Overlay {
                 self.removed.insert((ino, generation));
             }
         }
-    }
-
-    /// Another rank may have changed it since: what was said of it before counts no more.
-    fn seal(&mut self, dir: u64) {
-        let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, Frag::WHOLE));
-        // Of a spread directory that goes as a whole its units say for themselves whether they do.
-        let is_spread = frag == Frag::WHOLE && self.units.values().any(|(of, _)| *of == dir);
-        let header = header_key(dir, frag);
-        let goes = |key: &[u8]| {
-            let hash = key.get(8..16).and_then(|hash| Some(u64::from_be_bytes(hash.try_into().ok()?)));
-            let name = key.starts_with(&dir.to_be_bytes()) && hash.is_some_and(|h| h != 0 && frag.covers(h));
-            *key == *header || (name && !is_spread)
-        };
-        self.dentry.retain(|key, _| !goes(key));
-        // A backptr is its version, then the directory, then the hash.
-        let inside = |value: &[u8]| {
-            let hash = value.get(16..24).and_then(|hash| Some(u64::from_le_bytes(hash.try_into().ok()?)));
-            value.get(8..16) == Some(&dir.to_le_bytes()[..])
-                && !is_spread
-                && hash.is_some_and(|hash| frag.covers(hash))
-        };
-        self.backptr.retain(|_, value| !value.as_deref().is_some_and(inside));
-    }
-
-    /// A directory that moved to another rank is in the journals of both: what was said later has the higher version.
-    fn state_dentry(&mut self, key: Box<[u8]>, version: u64, value: Option<&[u8]>) {
-        if let Some(versions) = &mut self.versions {
-            let known = versions.entry(key.clone()).or_default();
-            if *known > version {
-                return;
-            }
-            *known = version;
-        }
-        self.dentry.insert(key, value.map(Into::into));
-    }
-
-    fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
-        if value.is_none() {
-            // An inode is gone: its header too, if it was a directory.
-            let unit = self.units.remove(&ino);
-            let (dir, frag) = unit.unwrap_or((ino, Frag::WHOLE));
-            // A directory that is merged may be spread again: units that come after this one have its key, and higher versions.
-            let last = unit.and(self.unit_versions.remove(&ino));
-            self.state_dentry(header_key(dir, frag), last.unwrap_or(u64::MAX), None);
-        } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
-            return;
-        }
-        self.backptr_versions.insert(ino, version);
-        self.backptr.insert(ino.to_be_bytes().into(), value.map(Into::into));
     }
 }
