@@ -15,7 +15,9 @@ use proto::mutation::Mutation;
 use proto::name::name_hash;
 use proto::storeio::{Cut, DataOp, Payload, StoreBatch, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord};
+use proto::transact::{Left, TxnId, put_left};
 use proto::{FileId, Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -300,6 +302,57 @@ fn what_a_rank_let_go_of_is_anothers() {
     assert_eq!(meta.value(StoreKey::head(dir, hash, name)), made_value);
     assert!(!meta.value(StoreKey::Backptr { ino: made }).is_empty());
     meta.close();
+}
+
+/// A file went from rank 2 to rank 0, which checkpointed that: the tables are newer than the journal of rank 2. Another one was even removed there.
+#[test]
+fn a_place_that_went_to_another_rank_is_the_tables() {
+    for committed in [false, true] {
+        let (folder, begins) = two_ranks();
+        let meta = Meta::open(&folder.path);
+        let [_, tail_ends] = ends(&meta, &begins);
+        let (ino, parent) = (meta.ino("renamed"), meta.ino("a"));
+        let removed = Ino::of_rank(RANK, ORPHAN + 1);
+        let stored = meta.value(StoreKey::Backptr { ino });
+        let version = u64::from_le_bytes(stored[..8].try_into().expect("8 bytes")) - 1;
+        let hash = meta.hash(b"before");
+        meta.close();
+        let content = [7; 3000];
+        let redo = |ino| {
+            let file = FileId { ino, generation: 0 };
+            Mutation::DataRedo { file, truncate_seq: 900, write_seq: 1 << 40, data: &content }
+        };
+        let here = transaction(&[
+            Mutation::PutBackptr { ino, version, parent, hash, name: b"before" },
+            Mutation::PutBackptr { ino: removed, version: 9, parent, hash, name: b"before" },
+        ]);
+        let synced = transaction(&[redo(ino), redo(removed)]);
+        let mut left = Writer::new();
+        put_left(&[ino, removed].map(|ino| Left { ino, parent, hash }), &mut left);
+        let id = TxnId(5);
+        let mut gone = vec![Mutation::Resolved { id, left: &left.0 }];
+        if committed {
+            // Rank 2 leads it, and it is over everywhere.
+            let (decided, nobody) = (&[0; 4], &[0; 4]);
+            gone = vec![
+                Mutation::Committed { id, decided, left: &left.0 },
+                Mutation::Resolved { id, left: nobody },
+            ];
+        }
+        says(&folder, RANK, tail_ends, &[here, synced, transaction(&gone)]);
+        clean(&check(&folder.path).expect("checked"));
+        let data = || {
+            let names = fs::read_dir(folder.path.join("data")).expect("dir");
+            names.map(|entry| entry.expect("entry").file_name()).collect::<BTreeSet<_>>()
+        };
+        let before = data();
+        put_stranger(&folder.path);
+        clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+        assert_eq!(data(), before, "nothing is written again");
+        let meta = Meta::open(&folder.path);
+        assert_eq!(meta.value(StoreKey::Backptr { ino }), stored);
+        meta.close();
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) struct Entry<'a> {
 
 /// Content of a small file that an fsync made durable.
 pub(crate) struct Redo {
+    /// Who said so.
+    pub(super) rank: u16,
     pub(crate) truncate: u32,
     pub(crate) write: u64,
     pub(crate) data: Box<[u8]>,
@@ -138,12 +140,15 @@ enum Mutation<'a> {
         dir: u64,
     },
     /// A transaction of several ranks that this one leads is committed, and others have not all carried it out.
+    /// `left`: inodes that are another rank's from here on.
     Committed {
         id: u64,
+        left: Vec<u64>,
     },
     /// It is over.
     Resolved {
         id: u64,
+        left: Vec<u64>,
     },
     /// Numbers delegated to a session, its flags, or what waits for a transaction: only the rank has a use for them.
     OfRank,
@@ -234,16 +239,10 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             Mutation::OfRank
         }
         14 => {
-            let id = b.u64()?;
-            b.bytes()?;
-            b.bytes()?;
-            Mutation::Committed { id }
+            let (id, _decided) = (b.u64()?, b.bytes()?);
+            Mutation::Committed { id, left: read_left(b.bytes()?)? }
         }
-        15 => {
-            let id = b.u64()?;
-            b.bytes()?;
-            Mutation::Resolved { id }
-        }
+        15 => Mutation::Resolved { id: b.u64()?, left: read_left(b.bytes()?)? },
         32 => Mutation::Delegated { id: b.u64()?, first: b.u64()?, count: b.u32()? },
         33 => match (b.u64()?, b.u8()?) {
             (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
@@ -253,6 +252,13 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
         35 => b.take(8 + 8).map(|_| Mutation::OfRank)?,
         _ => return None,
     })
+}
+
+/// Inodes that go to another rank; where they have their names there, that one says.
+fn read_left(bytes: &[u8]) -> Option<Vec<u64>> {
+    let mut b = Bytes(bytes);
+    let count = b.u32()?;
+    (0..count).map(|_| b.u64().filter(|_| b.take(8 + 8).is_some())).collect()
 }
 
 impl Overlay {
@@ -304,12 +310,18 @@ impl Overlay {
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
                 if known.is_none_or(|known| known < (truncate, write)) {
-                    self.redo.insert((ino, generation), Redo { truncate, write, data: data.into() });
+                    self.redo.insert((ino, generation), Redo { rank, truncate, write, data: data.into() });
                 }
             }
             Mutation::Sealed { dir } => self.seal(rank, dir),
-            Mutation::Committed { id } => drop(self.undecided.insert((rank, id))),
-            Mutation::Resolved { id } => drop(self.undecided.remove(&(rank, id))),
+            Mutation::Committed { id, left } => {
+                self.undecided.insert((rank, id));
+                self.left(rank, &left);
+            }
+            Mutation::Resolved { id, left } => {
+                self.undecided.remove(&(rank, id));
+                self.left(rank, &left);
+            }
             Mutation::Remove { ino, generation } => {
                 self.redo.remove(&(ino, generation));
                 self.removed.insert((ino, generation));

@@ -42,6 +42,20 @@ impl Overlay {
         self.backptr.retain(|key, value| !(value.as_deref().is_some_and(inside) && is_own(key)));
     }
 
+    /// These inodes are another rank's: that one says where they are, and has their content, synced, or has removed it by now. What this
+    /// rank said before would be put over that.
+    pub(super) fn left(&mut self, rank: u16, inodes: &[u64]) {
+        for ino in inodes {
+            if self.backptr_versions.get(ino).is_some_and(|(_, by)| *by == rank) {
+                self.backptr.remove(&ino.to_be_bytes()[..]);
+            }
+            let contents = self.redo.range((*ino, 0)..=(*ino, u32::MAX));
+            let own: Vec<(u64, u32)> =
+                contents.filter(|(_, redo)| redo.rank == rank).map(|(file, _)| *file).collect();
+            own.iter().for_each(|file| drop(self.redo.remove(file)));
+        }
+    }
+
     /// A directory that moved to another rank is in the journals of both: what was said later has the higher version.
     pub(super) fn state_dentry(&mut self, rank: u16, key: Box<[u8]>, version: u64, value: Option<&[u8]>) {
         if let Some(versions) = &mut self.versions {
