@@ -84,10 +84,7 @@ impl Journal {
         let mut overlay = Overlay { system, versions, ..Overlay::default() };
         let read = |rank| Self::read(folder, rank, &mut overlay, found);
         let journals = ranks.into_iter().map(read).collect::<Result<_, _>>()?;
-        match overlay.undecided.len() {
-            0 => Ok((journals, overlay)),
-            count => Err(FsckError::Undecided { dir: folder.root.clone(), count }),
-        }
+        Ok((journals, overlay))
     }
 
     /// Whether it must be replaced by an empty one.

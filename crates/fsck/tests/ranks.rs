@@ -355,6 +355,62 @@ fn a_place_that_went_to_another_rank_is_the_tables() {
     }
 }
 
+/// Rank 0 has decided a transaction that rank 2 has not carried out. What of the folder is damaged keeps a server from ending it.
+#[test]
+fn damage_is_named_while_a_transaction_is_not_over() {
+    let (folder, begins) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let [stopped, _] = ends(&meta, &begins);
+    meta.close();
+    let nothing = &[0; 4];
+    let committed = Mutation::Committed { id: TxnId(5), decided: nothing, left: nothing };
+    says(&folder, RankId(0), stopped, &[transaction(&[committed])]);
+    let undecided = |outcome: Result<Report, FsckError>| match outcome {
+        Err(FsckError::Undecided { count: 1, report, .. }) => *report,
+        other => panic!("{other:#?}"),
+    };
+    let checked = || undecided(check(&folder.path));
+    let repaired = || undecided(repair(&folder.path, &RepairOptions::default()));
+    let kinds = |findings: &[fsck::Finding]| findings.iter().map(|f| f.kind).collect::<Vec<_>>();
+    clean(&checked());
+    assert_eq!(repaired(), checked(), "nothing to do");
+    let incarnation = folder.path.join("pando.incarnation");
+    flip(&incarnation, 3, 1);
+    let meta = Meta::open(&folder.path);
+    let key = StoreKey::Checkpoint { rank: RANK };
+    let (home, checkpoint) = (meta.home(Ino::SYSTEM.0), meta.stored(key));
+    // More than one bit, so that it cannot be turned back: replay then starts where the journal does.
+    let bad: Vec<u8> = checkpoint.iter().map(|byte| byte ^ 1).collect();
+    meta.put_raw(home, Table::System, &bytes(key), &bad);
+    // A name here, and not yet there: that is no damage, and nobody's to mend before the transaction is over.
+    let renamed = meta.named("renamed");
+    meta.delete_at(renamed.environment, Table::Dentry, &renamed.key);
+    meta.close();
+    assert_eq!(kinds(&checked().findings), [Kind::IncarnationDamaged, Kind::ValueDamaged]);
+    let report = repaired();
+    clean(&report);
+    assert_eq!(kinds(&report.fixed), [Kind::IncarnationDamaged, Kind::ValueDamaged]);
+    let meta = Meta::open(&folder.path);
+    let position = CheckpointRecord::decode(&meta.value(key)).expect("a checkpoint").position;
+    assert_eq!(position, Position(0), "where the journal begins");
+    assert_eq!(
+        CheckpointRecord::decode(&meta.value(StoreKey::Checkpoint { rank: RankId(0) }))
+            .expect("a checkpoint")
+            .position,
+        stopped,
+        "nothing was folded in"
+    );
+    meta.close();
+    // A map of one rank would end it never: what else is wrong is told, and left alone.
+    let map = folder.path.join("cluster/map");
+    flip(&map, 40, 1);
+    let report = repaired();
+    assert_eq!(kinds(&report.findings), [Kind::RegistryDamaged]);
+    assert!(!report.is_changed());
+    flip(&map, 40, 1);
+    clean(&checked());
+}
+
 #[test]
 fn a_journal_that_is_cut_off_goes_on_empty_in_its_own_folder() {
     let (folder, begins) = two_ranks();
