@@ -9,10 +9,10 @@ use crate::finding::{Finding, Found, Kind, Report};
 use crate::fix::{DataFix, Fix, Rest};
 use crate::folder::{Folder, FsckError, incarnation_fix, io_error, sync_dir};
 use crate::journal::{Journal, Overlay};
-use crate::record::FIRST_COUNTER;
+use crate::record::{DIRECTORY, FIRST_COUNTER, FLAG_BY_SLOTS};
 use crate::system::System;
 use crate::tables::Tables;
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use crate::{RepairOptions, cluster, cross};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -245,7 +245,9 @@ fn correct(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), 
     editor.commit()?;
     if forget_map {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        cluster::write_first(folder, &examined.ranks, examined.incarnation, now)?;
+        let by_slots = |node: &Node| node.kind == DIRECTORY && node.flags & FLAG_BY_SLOTS != 0;
+        let slots_used = tree.nodes.iter().any(by_slots);
+        cluster::write_first(folder, &examined.ranks, examined.incarnation, now, slots_used)?;
     }
     Mender::new(data).apply(&data_fixes)
 }

@@ -9,7 +9,7 @@ use proto::cluster::{ClusterMap, Mask, MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
 use proto::inode::InodeCore;
-use proto::inode::flags::BACKPTR;
+use proto::inode::flags::{BACKPTR, SLOTS};
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
 use proto::mutation::Mutation;
 use proto::name::name_hash;
@@ -532,6 +532,10 @@ fn a_map_that_contradicts_itself_is_named_where_it_does() {
 #[test]
 fn a_map_that_is_lost_is_made_anew_behind_all_numbers() {
     let (folder, _) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    // Placed by slots: a rank asks about such directories only if the map says that there are any.
+    meta.edit("b", |inode| inode.core.flags |= SLOTS);
+    meta.close();
     let path = folder.path.join("cluster/map");
     for harm in [|path: &Path| fs::remove_file(path).expect("removed"), |path: &Path| flip(path, 40, 1)] {
         harm(&path);
@@ -545,6 +549,7 @@ fn a_map_that_is_lost_is_made_anew_behind_all_numbers() {
         assert!(map.last_incarnation >= Incarnation(9) && map.last_move.0 > 1 << 40);
         assert!(map.made.has(RANK), "its orphans are still there");
         assert!(!map.ranks.contains_key(&RANK));
+        assert!(map.slots_used && !map.hash_placement);
     }
 }
 
