@@ -28,6 +28,8 @@ const DEPTH_MAX: u8 = 24;
 const LATER_BYTES_MAX: usize = 1 << 20;
 /// Joinable, hash placement, slots used.
 const FLAGS: u8 = 7;
+const JOINABLE: u8 = 1;
+const SLOTS_USED: u8 = 4;
 /// States of a rank.
 const FAILED: u8 = 1;
 const DAMAGED: u8 = 7;
@@ -332,12 +334,14 @@ fn read_slots(mut c: Cursor<'_>, map: &Map) -> Result<(), Bad> {
 }
 
 /// The map of a file system that rank 0 serves alone, whose numbers go on behind all that may have been given out. `made`: ranks
-/// that have what they need in the store. `incarnation`: no rank had a higher one. `now`: seconds since 1970.
+/// that have what they need in the store. `incarnation`: no rank had a higher one. `now`: seconds since 1970. `slots_used`: there are directories
+/// that are placed by slots.
 pub(crate) fn write_first(
     folder: &Folder,
     made: &BTreeSet<u16>,
     incarnation: u64,
     now: u64,
+    slots_used: bool,
 ) -> Result<(), FsckError> {
     // What was given out is not known any more. No file system counts a million of anything a second for all its life.
     let version = now << 20;
@@ -346,8 +350,10 @@ pub(crate) fn write_first(
         words[usize::from(rank / 64)] |= 1 << (rank % 64);
     }
     let mut core = Out::default();
-    // One rank, joinable, no placement by hash, no coordinator yet.
-    core.u64(version).u16(1).u8(1).u64(version).u64(incarnation).u64(version).u64(version);
+    // One rank, joinable, no placement by hash, no coordinator yet. That slots are used stays for ever: of a directory that they place a
+    // rank that has only what is above it would not ask any more, once something else is given to a second rank.
+    let flags = if slots_used { JOINABLE | SLOTS_USED } else { JOINABLE };
+    core.u64(version).u16(1).u8(flags).u64(version).u64(incarnation).u64(version).u64(version);
     for word in [u64::MAX; 4].into_iter().chain(words) {
         core.u64(word);
     }

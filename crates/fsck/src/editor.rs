@@ -295,6 +295,15 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
+    /// A checkpoint that had to be taken out is replaced: without one replay would start where the journal no longer reaches back to.
+    pub(crate) fn start_at(&mut self, rank: u16, position: u64, next: u64) {
+        let [_, checkpoint] = counter_keys(rank);
+        let at = self.at(Table::System, checkpoint);
+        if self.pending.get(&at).is_some_and(Option::is_none) {
+            self.put(at, [position, next].map(u64::to_le_bytes).concat());
+        }
+    }
+
     /// Writes the backptr of the inode whose primary dentry is there; a file that was never renamed or
     /// linked has none.
     fn backptr(&mut self, ino: u64, version: u64, parent: u64, hash: u64) -> Result<(), FsckError> {

@@ -238,6 +238,14 @@ impl Found {
         self.report.notes.push(Finding { kind, place: place.into(), detail: detail.into() });
     }
 
+    /// Leaves out what is found by comparing records, and what would be written over by transactions that are not over.
+    pub(crate) fn keep_what_cannot_follow(&mut self) {
+        self.report.findings.retain(|finding| !finding.kind.may_follow());
+        self.report.notes.retain(|note| !note.kind.may_follow());
+        self.report.more_notes = 0;
+        self.fixes.retain(Fix::is_of_no_tail);
+    }
+
     /// Adds what puts the last finding right.
     pub(crate) fn fix(&mut self, fix: Fix) {
         if self.fixes.len() < FIXES_MAX {

@@ -118,6 +118,31 @@ pub(crate) enum DataFix {
 }
 
 impl Fix {
+    /// Whether it is right while what the journals' tails say is not in the tables: no tail says anything of it, or nothing but what
+    /// its rank brings there itself.
+    pub(crate) fn is_of_no_tail(&self) -> bool {
+        match self {
+            Self::Incarnation { .. } | Self::Rewrite { .. } | Self::DeclareRanks => true,
+            Self::Damaged(at) | Self::Rehome(at) | Self::Remove(Spot::At(at)) => at.table == Table::System,
+            Self::Remove(Spot::Inode { .. })
+            | Self::Delete(_)
+            | Self::Put(..)
+            | Self::Inode(..)
+            | Self::Rekey(_)
+            | Self::Rescue(_)
+            | Self::Adopt { .. }
+            | Self::Name { .. }
+            | Self::Header { .. }
+            | Self::DropHeader { .. }
+            | Self::Backptr { .. }
+            | Self::Counter { .. }
+            | Self::SystemDirectory { .. }
+            | Self::Journal
+            | Self::ClusterMap
+            | Self::Data(_) => false,
+        }
+    }
+
     /// In which order corrections are made: what comes later is judged anew after what comes first, so
     /// that no name is given up for a record that can be saved.
     pub(crate) const fn tier(&self) -> u8 {

@@ -47,9 +47,10 @@ pub enum FsckError {
     /// Repair would lose what the journal holds behind the damage; see `RepairOptions`. The report is that of a check.
     #[error("{}: the journal is damaged: {what}", dir.display())]
     JournalDamaged { dir: PathBuf, what: String, report: Box<Report> },
-    /// A start ends them: what one rank has done and another has not yet is no damage.
+    /// A start ends them: what one rank has done and another has not yet is no damage. The report has what is damage in any case, which
+    /// may keep the file system from starting.
     #[error("{}: transactions of several ranks are under way ({count}): serve the file system once, which ends them, and stop it", dir.display())]
-    Undecided { dir: PathBuf, count: usize },
+    Undecided { dir: PathBuf, count: usize, report: Box<Report> },
     /// Repair needs every part: what is not there would be taken for lost.
     #[error("{}: {part}: the part is not marked as this file system's; nothing was changed", dir.display())]
     PartForeign { dir: PathBuf, part: String },

@@ -5,6 +5,7 @@
 
 mod cut;
 mod entry;
+mod said;
 mod segment;
 
 pub(crate) use entry::Redo;
@@ -28,13 +29,14 @@ pub(crate) type Statements = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
 pub(crate) struct Overlay {
     pub(crate) dentry: Statements,
     pub(crate) backptr: Statements,
-    backptr_versions: BTreeMap<u64, u64>,
+    /// Of what `backptr` says the version, and the rank that said it.
+    backptr_versions: BTreeMap<u64, (u64, u16)>,
     /// What units of spread directories are, by the numbers that journals call them by.
     units: BTreeMap<u64, (u64, Frag)>,
     /// The version of what was said of each last.
     unit_versions: BTreeMap<u64, u64>,
-    /// Of what `dentry` says; kept only where several journals may speak of one key.
-    versions: Option<BTreeMap<Box<[u8]>, u64>>,
+    /// The same of `dentry`; kept only where several journals may speak of one key.
+    versions: Option<BTreeMap<Box<[u8]>, (u64, u16)>>,
     /// The system table with the tail applied to it.
     pub(crate) system: System,
     /// Sessions that the tail closed, with their rank.
@@ -82,10 +84,7 @@ impl Journal {
         let mut overlay = Overlay { system, versions, ..Overlay::default() };
         let read = |rank| Self::read(folder, rank, &mut overlay, found);
         let journals = ranks.into_iter().map(read).collect::<Result<_, _>>()?;
-        match overlay.undecided.len() {
-            0 => Ok((journals, overlay)),
-            count => Err(FsckError::Undecided { dir: folder.root.clone(), count }),
-        }
+        Ok((journals, overlay))
     }
 
     /// Whether it must be replaced by an empty one.
@@ -97,6 +96,10 @@ impl Journal {
     fn read(folder: &Folder, rank: u16, overlay: &mut Overlay, found: &mut Found) -> Result<Self, FsckError> {
         let mut journal = Self { rank, name: folder_name(rank), ..Self::default() };
         let segments = journal.list(folder, found)?;
+        // Each journal says for itself what it calls by these numbers. Whether a directory was spread when this rank let go of it,
+        // another one that spread it later does not tell.
+        overlay.units.clear();
+        overlay.unit_versions.clear();
         overlay.system.rank(rank);
         // Without a readable record replay of all there is ends in the same state: mutations are
         // statements, and what a checkpoint needs is never trimmed before it.

@@ -40,11 +40,11 @@ pub struct RepairOptions {
 /// each, 100 more for each packed file) and with the part of the journal that is not checkpointed.
 ///
 /// # Errors
-/// `FsckError` when the folder cannot be examined at all (absent, in use, unreadable).
+/// `FsckError` when the folder cannot be examined at all (absent, in use, unreadable); `Undecided` when it can be judged in part only.
 pub fn check(dir: &Path) -> Result<Report, FsckError> {
     let mut folder = folder::Folder::open(dir)?;
     let tables = tables::Tables::new(&folder);
-    Ok(repair::examine(&mut folder, &tables)?.found.report)
+    repair::examine(&mut folder, &tables)?.judged(dir)
 }
 
 /// Checks the folder and puts right what can be: the report says what was (`fixed`), what a crash had left and is gone
@@ -53,7 +53,8 @@ pub fn check(dir: &Path) -> Result<Report, FsckError> {
 ///
 /// # Errors
 /// As `check`; `JournalDamaged` unless the options allow for the loss, `EnvironmentUnreadable` when an environment
-/// cannot be read, `Store` and `Io` when writing fails.
+/// cannot be read, `Store` and `Io` when writing fails. With `Undecided` what keeps a server from ending the transactions was put
+/// right, as far as that can be done before they are over.
 pub fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, FsckError> {
     repair::repair(dir, options)
 }

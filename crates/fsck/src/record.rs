@@ -19,6 +19,7 @@ pub(crate) const FIRST_COUNTER: u64 = 4096;
 /// Packed, recovering, cut pending, backptr, placed by slots, newborn.
 pub(crate) const FLAGS_KNOWN: u32 = 1 | 2 | 4 | 8 | 16 | 32;
 pub(crate) const FLAG_BACKPTR: u32 = 8;
+pub(crate) const FLAG_BY_SLOTS: u32 = 16;
 pub(crate) const FLAG_NEWBORN: u32 = 32;
 const XATTRS_BYTES_MAX: usize = 65_536;
 const SYMLINK_BYTES_MAX: usize = 4095;

@@ -9,10 +9,10 @@ use crate::finding::{Finding, Found, Kind, Report};
 use crate::fix::{DataFix, Fix, Rest};
 use crate::folder::{Folder, FsckError, incarnation_fix, io_error, sync_dir};
 use crate::journal::{Journal, Overlay};
-use crate::record::FIRST_COUNTER;
+use crate::record::{DIRECTORY, FIRST_COUNTER, FLAG_BY_SLOTS};
 use crate::system::System;
 use crate::tables::Tables;
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use crate::{RepairOptions, cluster, cross};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -35,6 +35,22 @@ pub(crate) struct Examined {
     incarnation: u64,
     tree: Tree,
     data: Data,
+    /// Transactions of several ranks that a start ends.
+    undecided: usize,
+}
+
+impl Examined {
+    /// The report, unless a part of it has to wait.
+    pub(crate) fn judged(self, dir: &Path) -> Result<Report, FsckError> {
+        match self.undecided {
+            0 => Ok(self.found.report),
+            count => Err(undecided(dir, count, self.found.report)),
+        }
+    }
+}
+
+fn undecided(dir: &Path, count: usize, report: Report) -> FsckError {
+    FsckError::Undecided { dir: dir.into(), count, report: Box::new(report) }
 }
 
 /// Looks at everything.
@@ -56,7 +72,15 @@ pub(crate) fn examine(folder: &mut Folder, tables: &Tables) -> Result<Examined, 
     let mut tree = Tree::walk(folder, tables, &overlay, &mut found);
     cross::check(folder, tables, &overlay, &ranks, &mut tree, &mut found);
     let data = Data::check(folder, &overlay, &tree, &mut found)?;
-    Ok(Examined { found, journals, overlay, ranks, incarnation, tree, data })
+    // A journal that has to be cut off is the end of them, too.
+    let cut = journals.iter().any(|journal| journal.lost.is_some());
+    let undecided = if cut { 0 } else { overlay.undecided.len() };
+    if undecided > 0 {
+        // A file may have left one rank and not have come to the other. What is damage in any case is told: it may be why no server ends
+        // the transactions.
+        found.keep_what_cannot_follow();
+    }
+    Ok(Examined { found, journals, overlay, ranks, incarnation, tree, data, undecided })
 }
 
 /// Repairs the folder.
@@ -80,15 +104,13 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
         let report = Box::new(first.found.report);
         return Err(FsckError::JournalDamaged { dir: dir.into(), what, report });
     }
+    if first.undecided > 0 {
+        return Err(mend_what_waits_for_none(&mut folder, &tables, first)?);
+    }
     if first.found.fixes.is_empty() {
         return Ok(first.found.report);
     }
-    // Nothing could be written to these otherwise.
-    for fix in &first.found.fixes {
-        if let Fix::Rewrite { environment } = fix {
-            tables.rewrite(*environment)?;
-        }
-    }
+    rewrite(&tables, &first.found.fixes)?;
     fold(&folder, &tables, &first)?;
     let before = first.found.report;
     let mut last: Option<Report> = None;
@@ -106,6 +128,41 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
     }
     let examined = examine(&mut folder, &tables)?;
     Ok(finish(before, examined.found.report))
+}
+
+/// Nothing could be written to these otherwise.
+fn rewrite(tables: &Tables, fixes: &[Fix]) -> Result<(), FsckError> {
+    for fix in fixes {
+        if let Fix::Rewrite { environment } = fix {
+            tables.rewrite(*environment)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts right what may keep a server from starting, which alone ends the transactions: journals are not folded in before, and replayed
+/// from where they were. Returns what to say.
+fn mend_what_waits_for_none(
+    folder: &mut Folder,
+    tables: &Tables,
+    first: Examined,
+) -> Result<FsckError, FsckError> {
+    let (dir, count) = (folder.root.clone(), first.undecided);
+    if first.found.fixes.is_empty() {
+        return Ok(undecided(&dir, count, first.found.report));
+    }
+    rewrite(tables, &first.found.fixes)?;
+    let mut editor = Editor::open(folder, tables, next_ino(&first))?;
+    for fix in &first.found.fixes {
+        editor.apply(fix, &|_, _| None)?;
+    }
+    for journal in &first.journals {
+        let next = first.overlay.system.counter_of(journal.rank).unwrap_or(FIRST_COUNTER);
+        editor.start_at(journal.rank, journal.from, next);
+    }
+    editor.commit()?;
+    let after = examine(folder, tables)?.found.report;
+    Ok(undecided(&dir, count, finish(first.found.report, after)))
 }
 
 /// The report of a repair: what is left, and what is not there any more.
@@ -188,7 +245,9 @@ fn correct(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), 
     editor.commit()?;
     if forget_map {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        cluster::write_first(folder, &examined.ranks, examined.incarnation, now)?;
+        let by_slots = |node: &Node| node.kind == DIRECTORY && node.flags & FLAG_BY_SLOTS != 0;
+        let slots_used = tree.nodes.iter().any(by_slots);
+        cluster::write_first(folder, &examined.ranks, examined.incarnation, now, slots_used)?;
     }
     Mender::new(data).apply(&data_fixes)
 }

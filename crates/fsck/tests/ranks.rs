@@ -5,16 +5,19 @@ mod common;
 
 use common::{Folder, Meta, bytes, flip, stopped};
 use fsck::{FsckError, Kind, RepairOptions, Report, check, repair};
-use proto::cluster::{ClusterMap, Mask};
+use proto::cluster::{ClusterMap, Mask, MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
 use proto::inode::InodeCore;
+use proto::inode::flags::{BACKPTR, SLOTS};
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
 use proto::mutation::Mutation;
 use proto::name::name_hash;
 use proto::storeio::{Cut, DataOp, Payload, StoreBatch, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord};
+use proto::transact::{Left, TxnId, put_left};
 use proto::{FileId, Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -132,6 +135,33 @@ fn two_ranks() -> (Folder, Vec<u64>) {
     (folder, begins)
 }
 
+/// What a rank says next, in a life of its own.
+fn says(folder: &Folder, rank: RankId, at: Position, transactions: &[Writer]) {
+    let journal = JournalFiles::open(RealDisk::new(&folder.path), rank, Incarnation(9), LIMITS);
+    append(&journal.expect("opens"), at, transactions);
+}
+
+/// Where rank 0 was stopped, and where what rank 2 has said ends: behind a mark.
+fn ends(meta: &Meta, begins: &[u64]) -> [Position; 2] {
+    let stored = meta.value(StoreKey::Checkpoint { rank: RankId(0) });
+    let stopped = CheckpointRecord::decode(&stored).expect("a checkpoint").position;
+    [stopped, Position(begins.last().expect("a mark") + 24 + 1)]
+}
+
+fn transaction(mutations: &[Mutation<'_>]) -> Writer {
+    let mut w = Writer::new();
+    mutations.iter().for_each(|mutation| mutation.encode(&mut w));
+    w
+}
+
+/// A repair of this folds everything in.
+fn put_stranger(path: &Path) {
+    let meta = Meta::open(path);
+    let home = meta.home(Ino::SYSTEM.0);
+    meta.put_at(home, Table::System, b"stranger", b"?");
+    meta.close();
+}
+
 fn clean(report: &Report) {
     assert!(report.is_clean() && report.notes.is_empty(), "{:#?} {:#?}", report.findings, report.notes);
 }
@@ -157,10 +187,7 @@ fn a_folder_with_two_ranks_is_clean_and_both_tails_are_seen() {
 #[test]
 fn what_rank_2_says_is_folded_into_the_tables_by_a_repair() {
     let (folder, _) = two_ranks();
-    let meta = Meta::open(&folder.path);
-    let home = meta.home(Ino::SYSTEM.0);
-    meta.put_at(home, Table::System, b"stranger", b"?");
-    meta.close();
+    put_stranger(&folder.path);
     let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
     assert!(report.is_clean() && report.is_changed(), "{report:#?}");
     let report = check(&folder.path).expect("checked");
@@ -208,6 +235,180 @@ fn flips_in_the_journal_of_rank_2_are_named_with_its_folder() {
         flip(&path, offset, 5);
     }
     clean(&check(&folder.path).expect("checked"));
+}
+
+/// A directory moved from rank 2 to rank 0, which then made a file in it. Rank 0's journal is read first.
+#[test]
+fn what_a_rank_let_go_of_is_anothers() {
+    let (folder, begins) = two_ranks();
+    let before = check(&folder.path).expect("checked");
+    let meta = Meta::open(&folder.path);
+    let [stopped, tail_ends] = ends(&meta, &begins);
+    let dir = meta.ino("d");
+    let stored = meta.value(StoreKey::Header { dir, frag: Frag::WHOLE });
+    let known = FragHeader::decode(&stored).expect("a header");
+    let header = |version, entries| {
+        let mut w = Writer::new();
+        FragHeader { version, entries, ..known.clone() }.encode(&mut w);
+        w.0
+    };
+    let [old, new] = [known.version, Version(known.version.0 + 9)];
+    let file = |number: u64| {
+        let ino = Ino(4096 + number);
+        let core =
+            InodeCore { ino, mode: 0o100_644, nlink: 1, change: 9, flags: BACKPTR, ..InodeCore::default() };
+        let mut value = Writer::new();
+        encode_primary(&core, None, &mut value);
+        (ino, value.0)
+    };
+    let ((made, made_value), (gone, gone_value)) = (file(40), file(41));
+    let [name, gone_name] = [&b"made later"[..], b"gone since"];
+    let [hash, gone_hash] = [name, gone_name].map(|name| meta.hash(name));
+    meta.close();
+    // What is in the tables by now is another rank's doing: the file is gone.
+    let before_seal = transaction(&[
+        Mutation::PutDentry { dir, hash: gone_hash, version: old, name: gone_name, value: &gone_value },
+        Mutation::PutHeader {
+            dir,
+            frag: Frag::WHOLE,
+            version: old,
+            newborn: false,
+            header: &header(old, known.entries + 1),
+        },
+        Mutation::PutBackptr { ino: gone, version: 9, parent: dir, hash: gone_hash, name: gone_name },
+    ]);
+    let seal = transaction(&[Mutation::Sealed { id: MoveId(3), unit: Unit { dir, frag: Frag::WHOLE } }]);
+    says(&folder, RANK, tail_ends, &[before_seal, seal]);
+    clean(&check(&folder.path).expect("checked"));
+    let later = transaction(&[
+        Mutation::PutDentry { dir, hash, version: new, name, value: &made_value },
+        Mutation::PutHeader {
+            dir,
+            frag: Frag::WHOLE,
+            version: new,
+            newborn: false,
+            header: &header(new, known.entries + 1),
+        },
+        Mutation::PutBackptr { ino: made, version: 9, parent: dir, hash, name },
+    ]);
+    says(&folder, RankId(0), stopped, &[later]);
+    let report = check(&folder.path).expect("checked");
+    clean(&report);
+    assert_eq!(report.files, before.files + 1);
+    put_stranger(&folder.path);
+    clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+    let meta = Meta::open(&folder.path);
+    assert_eq!(meta.value(StoreKey::head(dir, hash, name)), made_value);
+    assert!(!meta.value(StoreKey::Backptr { ino: made }).is_empty());
+    meta.close();
+}
+
+/// A file went from rank 2 to rank 0, which checkpointed that: the tables are newer than the journal of rank 2. Another one was even removed there.
+#[test]
+fn a_place_that_went_to_another_rank_is_the_tables() {
+    for committed in [false, true] {
+        let (folder, begins) = two_ranks();
+        let meta = Meta::open(&folder.path);
+        let [_, tail_ends] = ends(&meta, &begins);
+        let (ino, parent) = (meta.ino("renamed"), meta.ino("a"));
+        let removed = Ino::of_rank(RANK, ORPHAN + 1);
+        let stored = meta.value(StoreKey::Backptr { ino });
+        let version = u64::from_le_bytes(stored[..8].try_into().expect("8 bytes")) - 1;
+        let hash = meta.hash(b"before");
+        meta.close();
+        let content = [7; 3000];
+        let redo = |ino| {
+            let file = FileId { ino, generation: 0 };
+            Mutation::DataRedo { file, truncate_seq: 900, write_seq: 1 << 40, data: &content }
+        };
+        let here = transaction(&[
+            Mutation::PutBackptr { ino, version, parent, hash, name: b"before" },
+            Mutation::PutBackptr { ino: removed, version: 9, parent, hash, name: b"before" },
+        ]);
+        let synced = transaction(&[redo(ino), redo(removed)]);
+        let mut left = Writer::new();
+        put_left(&[ino, removed].map(|ino| Left { ino, parent, hash }), &mut left);
+        let id = TxnId(5);
+        let mut gone = vec![Mutation::Resolved { id, left: &left.0 }];
+        if committed {
+            // Rank 2 leads it, and it is over everywhere.
+            let (decided, nobody) = (&[0; 4], &[0; 4]);
+            gone = vec![
+                Mutation::Committed { id, decided, left: &left.0 },
+                Mutation::Resolved { id, left: nobody },
+            ];
+        }
+        says(&folder, RANK, tail_ends, &[here, synced, transaction(&gone)]);
+        clean(&check(&folder.path).expect("checked"));
+        let data = || {
+            let names = fs::read_dir(folder.path.join("data")).expect("dir");
+            names.map(|entry| entry.expect("entry").file_name()).collect::<BTreeSet<_>>()
+        };
+        let before = data();
+        put_stranger(&folder.path);
+        clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+        assert_eq!(data(), before, "nothing is written again");
+        let meta = Meta::open(&folder.path);
+        assert_eq!(meta.value(StoreKey::Backptr { ino }), stored);
+        meta.close();
+    }
+}
+
+/// Rank 0 has decided a transaction that rank 2 has not carried out. What of the folder is damaged keeps a server from ending it.
+#[test]
+fn damage_is_named_while_a_transaction_is_not_over() {
+    let (folder, begins) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let [stopped, _] = ends(&meta, &begins);
+    meta.close();
+    let nothing = &[0; 4];
+    let committed = Mutation::Committed { id: TxnId(5), decided: nothing, left: nothing };
+    says(&folder, RankId(0), stopped, &[transaction(&[committed])]);
+    let undecided = |outcome: Result<Report, FsckError>| match outcome {
+        Err(FsckError::Undecided { count: 1, report, .. }) => *report,
+        other => panic!("{other:#?}"),
+    };
+    let checked = || undecided(check(&folder.path));
+    let repaired = || undecided(repair(&folder.path, &RepairOptions::default()));
+    let kinds = |findings: &[fsck::Finding]| findings.iter().map(|f| f.kind).collect::<Vec<_>>();
+    clean(&checked());
+    assert_eq!(repaired(), checked(), "nothing to do");
+    let incarnation = folder.path.join("pando.incarnation");
+    flip(&incarnation, 3, 1);
+    let meta = Meta::open(&folder.path);
+    let key = StoreKey::Checkpoint { rank: RANK };
+    let (home, checkpoint) = (meta.home(Ino::SYSTEM.0), meta.stored(key));
+    // More than one bit, so that it cannot be turned back: replay then starts where the journal does.
+    let bad: Vec<u8> = checkpoint.iter().map(|byte| byte ^ 1).collect();
+    meta.put_raw(home, Table::System, &bytes(key), &bad);
+    // A name here, and not yet there: that is no damage, and nobody's to mend before the transaction is over.
+    let renamed = meta.named("renamed");
+    meta.delete_at(renamed.environment, Table::Dentry, &renamed.key);
+    meta.close();
+    assert_eq!(kinds(&checked().findings), [Kind::IncarnationDamaged, Kind::ValueDamaged]);
+    let report = repaired();
+    clean(&report);
+    assert_eq!(kinds(&report.fixed), [Kind::IncarnationDamaged, Kind::ValueDamaged]);
+    let meta = Meta::open(&folder.path);
+    let position = CheckpointRecord::decode(&meta.value(key)).expect("a checkpoint").position;
+    assert_eq!(position, Position(0), "where the journal begins");
+    assert_eq!(
+        CheckpointRecord::decode(&meta.value(StoreKey::Checkpoint { rank: RankId(0) }))
+            .expect("a checkpoint")
+            .position,
+        stopped,
+        "nothing was folded in"
+    );
+    meta.close();
+    // A map of one rank would end it never: what else is wrong is told, and left alone.
+    let map = folder.path.join("cluster/map");
+    flip(&map, 40, 1);
+    let report = repaired();
+    assert_eq!(kinds(&report.findings), [Kind::RegistryDamaged]);
+    assert!(!report.is_changed());
+    flip(&map, 40, 1);
+    clean(&checked());
 }
 
 #[test]
@@ -331,6 +532,10 @@ fn a_map_that_contradicts_itself_is_named_where_it_does() {
 #[test]
 fn a_map_that_is_lost_is_made_anew_behind_all_numbers() {
     let (folder, _) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    // Placed by slots: a rank asks about such directories only if the map says that there are any.
+    meta.edit("b", |inode| inode.core.flags |= SLOTS);
+    meta.close();
     let path = folder.path.join("cluster/map");
     for harm in [|path: &Path| fs::remove_file(path).expect("removed"), |path: &Path| flip(path, 40, 1)] {
         harm(&path);
@@ -344,6 +549,7 @@ fn a_map_that_is_lost_is_made_anew_behind_all_numbers() {
         assert!(map.last_incarnation >= Incarnation(9) && map.last_move.0 > 1 << 40);
         assert!(map.made.has(RANK), "its orphans are still there");
         assert!(!map.ranks.contains_key(&RANK));
+        assert!(map.slots_used && !map.hash_placement);
     }
 }
 
@@ -395,11 +601,8 @@ fn what_a_rank_needs_and_has_lost_is_made_again() {
 #[test]
 fn a_counter_of_rank_2_that_is_behind_is_raised() {
     let (folder, _) = two_ranks();
-    let meta = Meta::open(&folder.path);
-    let home = meta.home(Ino::SYSTEM.0);
-    // Folds the tail in, so that only the tables speak.
-    meta.put_at(home, Table::System, b"stranger", b"?");
-    meta.close();
+    // So that only the tables speak.
+    put_stranger(&folder.path);
     repair(&folder.path, &RepairOptions::default()).expect("repaired");
     let meta = Meta::open(&folder.path);
     let position = meta.value(StoreKey::Checkpoint { rank: RANK })[..8].to_vec();

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Folder, Meta, bytes, stopped};
 use fsck::{Kind, RepairOptions, Report, check, repair};
-use proto::cluster::Unit;
+use proto::cluster::{MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::{FragHeader, Spread, Spreading};
 use proto::inode::InodeCore;
@@ -15,6 +15,7 @@ use proto::system::CheckpointRecord;
 use proto::{Frag, Incarnation, Ino, NameHash, Position, RankId, Version, Writer};
 use stdx::Wall;
 use store::disk_real::RealDisk;
+use store::initial::ensure_rank;
 use store::journal_files::{JournalFiles, JournalLimits};
 
 /// What is done to a unit of a directory.
@@ -140,7 +141,7 @@ fn a_directory_that_was_merged_is_clean() {
         .expect("a checkpoint")
         .position;
     meta.close();
-    append(&folder, position, &muts);
+    append(&folder, (RankId(0), position), &muts);
     clean(&check(&folder.path).expect("checked"));
 }
 
@@ -167,7 +168,7 @@ fn what_a_journal_says_of_a_unit_is_its_directorys() {
     Mutation::PutDentry { dir: number, hash, version, name, value: &value.0 }.encode(&mut muts);
     Mutation::PutHeader { dir: number, frag: Frag::WHOLE, version, newborn: false, header: &header }
         .encode(&mut muts);
-    append(&folder, position, &muts);
+    append(&folder, (RankId(0), position), &muts);
     let report = check(&folder.path).expect("checked");
     clean(&report);
     assert_eq!(report.journal_operations, 1);
@@ -185,12 +186,45 @@ fn what_a_journal_says_of_a_unit_is_its_directorys() {
     meta.close();
 }
 
-fn append(folder: &Folder, at: Position, muts: &Writer) {
+/// Rank 1 let go of a directory that was not spread then, and rank 0, whose journal is read before, has spread it since.
+#[test]
+fn a_directory_that_was_spread_later_was_let_go_of_whole() {
+    let (folder, dir) = spread();
+    let opened = store::folder::Folder::open(&folder.path).expect("opened");
+    opened.allow_ranks().expect("noted");
+    let seed = opened.record().hash_seed;
+    ensure_rank(&opened.open_meta().expect("meta"), &seed, RankId(1), Wall(1)).expect("made");
+    drop(opened);
+    let meta = Meta::open(&folder.path);
+    let name = b"gone since";
+    let hash = meta.hash(name);
+    let (number, frag) = SPREAD.of(hash);
+    let header = meta.value(StoreKey::Header { dir, frag });
+    let position = CheckpointRecord::decode(&meta.value(StoreKey::Checkpoint { rank: RankId(0) }))
+        .expect("a checkpoint")
+        .position;
+    meta.close();
+    let (mut value, mut muts) = (Writer::new(), Writer::new());
+    let core =
+        InodeCore { ino: Ino(4096 + 40), mode: 0o100_644, nlink: 1, change: 9, ..InodeCore::default() };
+    encode_primary(&core, None, &mut value);
+    let version = Version(1);
+    Mutation::PutDentry { dir, hash, version, name, value: &value.0 }.encode(&mut muts);
+    Mutation::Sealed { id: MoveId(3), unit: Unit { dir, frag: Frag::WHOLE } }.encode(&mut muts);
+    append(&folder, (RankId(1), Position(0)), &muts);
+    let (version, mut muts) = (Version(1 << 40), Writer::new());
+    Mutation::PutHeader { dir: number, frag: Frag::WHOLE, version, newborn: false, header: &header }
+        .encode(&mut muts);
+    append(&folder, (RankId(0), position), &muts);
+    clean(&check(&folder.path).expect("checked"));
+}
+
+fn append(folder: &Folder, (rank, at): (RankId, Position), muts: &Writer) {
     let limits = JournalLimits { segment_bytes: 64 << 10, journal_bytes: 1 << 20 };
     let opened = store::folder::Folder::open(&folder.path).expect("opened");
     opened.note_incarnation(Incarnation(900)).expect("noted");
     let disk = RealDisk::new(&folder.path);
-    let journal = JournalFiles::open(disk, RankId(0), Incarnation(900), limits).expect("opens");
+    let journal = JournalFiles::open(disk, rank, Incarnation(900), limits).expect("opens");
     let mut w = Writer::new();
     let entry = begin_entry(&mut w, at, at);
     put_transaction(&mut w, Wall(1), None, TxnCluster::default());

@@ -14,12 +14,14 @@ pub use restore::{restore, verify};
 pub(crate) use task::{Task, start};
 
 use crate::driver::{FreezeError, freeze};
+use crate::life::RankLife;
 use crate::server::Server;
 use container::{ChunkWriter, Kind};
 use content::Content;
-use proto::DecodeError;
+use proto::cluster::{ClusterMap, MapError};
 use proto::fsrecord::FsRecord;
 use proto::storeio::{StoreError, Table};
+use proto::{DecodeError, RankId};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -52,6 +54,12 @@ pub enum BackupError {
     NoFolder,
     #[error("no rank has a life now, or one began or ended meanwhile")]
     NoLife,
+    /// What its journal has and the store has not would be left out.
+    #[error(
+        "rank {} has no life, and the backup would be without what only its journal has: `pando fs status` says why; \
+        give it a slot (`pando serve --ranks`) or end what keeps it from serving, then make the backup", .0.0
+    )]
+    Lifeless(RankId),
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
@@ -88,7 +96,7 @@ pub struct Summary {
 /// Requests wait meanwhile.
 ///
 /// # Errors
-/// `Busy`, `Restless`, `InsideMount`, `Store` when something to copy is damaged, `Io`.
+/// `Busy`, `Restless`, `Lifeless`, `InsideMount`, `Store` when something to copy is damaged, `Io`.
 pub fn create(server: &Server, path: &Path) -> Result<Summary, BackupError> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -136,6 +144,9 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
         FreezeError::Damaged(why) => BackupError::RankDamaged(why),
     })?;
     let map = opened.registry.read(MAP)?;
+    if let Some(map) = &map {
+        all_live(&map.bytes, &lives)?;
+    }
     let mut chunks = ChunkWriter::begin(to, map.is_some())?;
     chunks.put(Kind::FsRecord, &record.encode())?;
     if let Some(map) = map {
@@ -162,4 +173,17 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
     }
     server.log.info("backup", "written", &[("records", &counts.records), ("bytes", &bytes)]);
     Ok(Summary { record, records: counts.records, files: counts.files, data_bytes: counts.data_bytes, bytes })
+}
+
+/// Whether every rank of the map has one of these lives. One that waits for a slot, or whose life did not begin, is in no list of lives,
+/// and nobody has stored what its journal's tail says: a backup without that verified as good, and a file that was renamed from one rank
+/// to another was in neither place. A rank that was never made has nothing.
+fn all_live(map: &[u8], lives: &[Arc<RankLife>]) -> Result<(), BackupError> {
+    let damaged = |e: MapError| StoreError::Damaged { at: "cluster/map".into(), what: e.to_string() };
+    let map = ClusterMap::decode(map).map_err(damaged)?;
+    let lives = |rank: RankId| lives.iter().any(|life| life.identity.rank == rank);
+    match map.ranks.keys().find(|rank| map.made.has(**rank) && !lives(**rank)) {
+        Some(rank) => Err(BackupError::Lifeless(*rank)),
+        None => Ok(()),
+    }
 }

@@ -67,6 +67,7 @@ impl Maker {
         ballast.restore();
         let meta = Arc::new(folder.open_meta()?);
         let registry = Arc::new(RegistryFiles::open(RealDisk::new(&folder.registry_root()))?);
+        expect_map(&folder, registry.as_ref())?;
         let join_key = join_key(registry.as_ref(), ballast.as_ref())?;
         Ok(Self {
             config: config.clone(),
@@ -211,6 +212,17 @@ fn ranks_of(registry: &dyn Registry) -> u16 {
     let record = registry.read(MAP).ok().flatten();
     let map = record.and_then(|record| ClusterMap::decode(&record.bytes).ok());
     map.map_or(1, |map| map.ranks.len().max(1) as u16)
+}
+
+/// A folder that may have several ranks has a map: one that is durable names a rank before `parts` makes it. Without its map the coordinator
+/// would begin with that of one rank, as in a fresh folder: nobody replayed what the journals of the others had, and nothing told any more
+/// that there were others. `pando fsck --repair` brings all journals into the tables first.
+fn expect_map(folder: &Folder, registry: &dyn Registry) -> Result<(), ServerError> {
+    if folder.allows_ranks() && registry.read(MAP)?.is_none() {
+        let what = "cluster/map is missing, and there may be several ranks";
+        return Err(ServerError::Damaged(what.into()));
+    }
+    Ok(())
 }
 
 /// What tokens of sessions are made of. On a full disk it is made of what is kept back.

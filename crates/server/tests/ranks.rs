@@ -7,10 +7,11 @@ use mount::{Fs, Mount, Settings};
 use proto::caps::Bits;
 use proto::message::ClientInfo;
 use proto::request::XattrMode;
-use proto::{Cred, Errno};
+use proto::{Cred, Errno, RankId};
 use runtime::SocketConnector;
 use serde_json::{Value, json};
-use server::{Server, ServerError, ServerOptions, backup};
+use server::backup::{self, BackupError};
+use server::{Server, ServerError, ServerOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -224,6 +225,52 @@ fn a_backup_under_load_is_whole() {
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     drop(fs);
     bench.stop();
+}
+
+/// What the journal of a rank without a life says is in no table: a backup of the tables is good, and without it.
+#[test]
+fn no_backup_without_one_of_its_ranks() {
+    let mut bench = two();
+    let fs = client(&bench);
+    fs.mkdir("there", 0o755).expect("made");
+    pin(&bench, &fs, "there", 1);
+    fs.write("there/file", b"kept").expect("written");
+    fs.syncfs().expect("synced");
+    bench.crash();
+    drop(fs);
+    // Rank 1 waits for a slot.
+    bench.ranks = Some(1);
+    bench.start().expect("rank 0 serves");
+    assert_eq!(bench.of_rank(1)["state"], "failed");
+    let file = bench.dir.path().join("backup");
+    let refused = backup::create(bench.server(), &file);
+    assert!(matches!(refused, Err(BackupError::Lifeless(RankId(1)))), "{refused:?}");
+    assert!(!file.exists() && !bench.dir.path().join("backup.partial").exists());
+    bench.stop();
+    bench.ranks = Some(2);
+    bench.start().expect("again");
+    both_serve(&bench);
+    backup::create(bench.server(), &file).expect("a backup");
+    backup::verify(&file).expect("whole");
+    bench.stop();
+}
+
+/// A start with the map of one rank would never replay the journal of the other.
+#[test]
+fn without_its_map_a_folder_of_several_ranks_is_refused() {
+    let mut bench = two();
+    bench.crash();
+    let map = bench.dir.path().join("fs/cluster/map");
+    std::fs::remove_file(&map).expect("removed");
+    for ranks in [Some(2), None] {
+        bench.ranks = ranks;
+        let refused = bench.start();
+        assert!(
+            matches!(&refused, Err(ServerError::Damaged(what)) if what.contains("cluster/map")),
+            "{refused:?}"
+        );
+        assert!(!map.exists(), "fsck must still find that it is missing");
+    }
 }
 
 #[test]

@@ -33,13 +33,18 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
             Ok(show(&report, unreadable.then(|| restore(args)), out))
         }
         Err(error) => match refused(args, &error) {
-            Some((report, step)) => Ok(show(report, Some(step), out)),
+            Some((report, step)) => {
+                // Only a part of it was judged.
+                let open = if matches!(error, FsckError::Undecided { .. }) { OPERATIONAL } else { 0 };
+                Ok(show(report, Some(step), out) | open)
+            }
             None => Err(explain(args, &error)),
         },
     }
 }
 
-/// A repair that did not begin, because it would lose what can be had back: what a check finds is left, and the step.
+/// A repair that did not begin, because it would lose what can be had back, or that a server has to go on with: what a check finds is
+/// left, and the step.
 fn refused<'a>(args: &Fsck, error: &'a FsckError) -> Option<(&'a Report, String)> {
     let (report, what) = match error {
         FsckError::JournalDamaged { report, .. } => {
@@ -48,9 +53,28 @@ fn refused<'a>(args: &Fsck, error: &'a FsckError) -> Option<(&'a Report, String)
         FsckError::EnvironmentUnreadable { report, .. } => {
             (report, "a folder without one of its environments")
         }
+        FsckError::Undecided { report, count, .. } if !report.is_clean() || report.is_changed() => {
+            return Some((report, serve_once(args, *count)));
+        }
         _ => return None,
     };
     Some((report, format!("{}; `--repair` does not touch {what}", restore(args))))
+}
+
+/// What ends transactions of several ranks, where more is to be said than that they are under way.
+fn serve_once(args: &Fsck, count: usize) -> String {
+    let (dir, restore) = (args.dir.display(), restore(args));
+    let (first, again) = match args.repair {
+        true => (String::new(), "repair again"),
+        false => (
+            format!("`pando fsck --repair {dir}` for what keeps a server from starting, then "),
+            "check again",
+        ),
+    };
+    format!(
+        "{first}serve {dir} once, which ends transactions of several ranks ({}), stop it and {again}; if it does not start, {restore}",
+        grouped(count as u64)
+    )
 }
 
 /// Tells a report, and what to do about what only a backup can bring back. The exit code.
@@ -200,6 +224,27 @@ mod tests {
         let away = FsckError::PartForeign { dir: "./d".into(), part: "data".into() };
         assert!(refused(&args, &away).is_none());
         assert_eq!(explain(&args, &away).code, OPERATIONAL);
+    }
+
+    /// A server ended no transaction of a folder that it did not open, and a check said nothing but that a server has to end them.
+    #[test]
+    fn damage_is_told_beside_transactions_that_are_not_over() {
+        let mut args = Fsck { dir: "./d".into(), repair: false };
+        let undecided =
+            |report: Report| FsckError::Undecided { dir: "./d".into(), count: 2, report: report.into() };
+        let quiet = undecided(Report::default());
+        assert!(refused(&args, &quiet).is_none());
+        assert_eq!(explain(&args, &quiet).code, OPERATIONAL);
+        let finding = Finding { kind: Kind::IncarnationDamaged, place: "p".into(), detail: String::new() };
+        let damaged = undecided(Report { findings: vec![finding.clone()], ..Report::default() });
+        let (_, step) = refused(&args, &damaged).expect("told");
+        assert!(step.starts_with("`pando fsck --repair ./d` for"), "{step}");
+        args.repair = true;
+        let mended = undecided(Report { fixed: vec![finding], ..Report::default() });
+        let (_, step) = refused(&args, &mended).expect("told");
+        let expected = "serve ./d once, which ends transactions of several ranks (2), stop it and repair again; \
+            if it does not start, restore ./d from a backup";
+        assert_eq!(step, expected);
     }
 
     /// Found by a new user: one damaged entry of the journal, in 929 lines.

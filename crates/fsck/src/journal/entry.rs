@@ -1,6 +1,6 @@
 //! Entries: framing, and what their mutations do to the overlay.
 //!
-//! Absent: files.
+//! Absent: files; which of several statements counts (`said.rs`).
 
 use super::Overlay;
 use crate::bytes::Bytes;
@@ -24,6 +24,8 @@ pub(super) struct Entry<'a> {
 
 /// Content of a small file that an fsync made durable.
 pub(crate) struct Redo {
+    /// Who said so.
+    pub(super) rank: u16,
     pub(crate) truncate: u32,
     pub(crate) write: u64,
     pub(crate) data: Box<[u8]>,
@@ -138,12 +140,15 @@ enum Mutation<'a> {
         dir: u64,
     },
     /// A transaction of several ranks that this one leads is committed, and others have not all carried it out.
+    /// `left`: inodes that are another rank's from here on.
     Committed {
         id: u64,
+        left: Vec<u64>,
     },
     /// It is over.
     Resolved {
         id: u64,
+        left: Vec<u64>,
     },
     /// Numbers delegated to a session, its flags, or what waits for a transaction: only the rank has a use for them.
     OfRank,
@@ -234,16 +239,10 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             Mutation::OfRank
         }
         14 => {
-            let id = b.u64()?;
-            b.bytes()?;
-            b.bytes()?;
-            Mutation::Committed { id }
+            let (id, _decided) = (b.u64()?, b.bytes()?);
+            Mutation::Committed { id, left: read_left(b.bytes()?)? }
         }
-        15 => {
-            let id = b.u64()?;
-            b.bytes()?;
-            Mutation::Resolved { id }
-        }
+        15 => Mutation::Resolved { id: b.u64()?, left: read_left(b.bytes()?)? },
         32 => Mutation::Delegated { id: b.u64()?, first: b.u64()?, count: b.u32()? },
         33 => match (b.u64()?, b.u8()?) {
             (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
@@ -255,21 +254,28 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
     })
 }
 
+/// Inodes that go to another rank; where they have their names there, that one says.
+fn read_left(bytes: &[u8]) -> Option<Vec<u64>> {
+    let mut b = Bytes(bytes);
+    let count = b.u32()?;
+    (0..count).map(|_| b.u64().filter(|_| b.take(8 + 8).is_some())).collect()
+}
+
 impl Overlay {
     fn state(&mut self, rank: u16, mutation: Mutation<'_>) {
         match mutation {
             Mutation::Dentry { dir, hash, name, version, value } => {
                 let dir = self.units.get(&dir).map_or(dir, |(dir, _)| *dir);
-                self.state_dentry(dentry_key(dir, hash, name), version, value);
+                self.state_dentry(rank, dentry_key(dir, hash, name), version, value);
             }
             Mutation::Header { dir, frag, version, value } => {
                 if self.units.contains_key(&dir) {
                     self.unit_versions.insert(dir, version);
                 }
                 let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, frag));
-                self.state_dentry(header_key(dir, frag), version, Some(value));
+                self.state_dentry(rank, header_key(dir, frag), version, Some(value));
             }
-            Mutation::Backptr { ino, version, value } => self.state_backptr(ino, version, value),
+            Mutation::Backptr { ino, version, value } => self.state_backptr(rank, ino, version, value),
             Mutation::Session { id, open: true, client } => {
                 self.closed.remove(&(rank, id));
                 let session = Session { client: client.into(), ..Session::default() };
@@ -304,65 +310,22 @@ impl Overlay {
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
                 if known.is_none_or(|known| known < (truncate, write)) {
-                    self.redo.insert((ino, generation), Redo { truncate, write, data: data.into() });
+                    self.redo.insert((ino, generation), Redo { rank, truncate, write, data: data.into() });
                 }
             }
-            Mutation::Sealed { dir } => self.seal(dir),
-            Mutation::Committed { id } => drop(self.undecided.insert((rank, id))),
-            Mutation::Resolved { id } => drop(self.undecided.remove(&(rank, id))),
+            Mutation::Sealed { dir } => self.seal(rank, dir),
+            Mutation::Committed { id, left } => {
+                self.undecided.insert((rank, id));
+                self.left(rank, &left);
+            }
+            Mutation::Resolved { id, left } => {
+                self.undecided.remove(&(rank, id));
+                self.left(rank, &left);
+            }
             Mutation::Remove { ino, generation } => {
                 self.redo.remove(&(ino, generation));
                 self.removed.insert((ino, generation));
             }
         }
-    }
-
-    /// Another rank may have changed it since: what was said of it before counts no more.
-    fn seal(&mut self, dir: u64) {
-        let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, Frag::WHOLE));
-        // Of a spread directory that goes as a whole its units say for themselves whether they do.
-        let is_spread = frag == Frag::WHOLE && self.units.values().any(|(of, _)| *of == dir);
-        let header = header_key(dir, frag);
-        let goes = |key: &[u8]| {
-            let hash = key.get(8..16).and_then(|hash| Some(u64::from_be_bytes(hash.try_into().ok()?)));
-            let name = key.starts_with(&dir.to_be_bytes()) && hash.is_some_and(|h| h != 0 && frag.covers(h));
-            *key == *header || (name && !is_spread)
-        };
-        self.dentry.retain(|key, _| !goes(key));
-        // A backptr is its version, then the directory, then the hash.
-        let inside = |value: &[u8]| {
-            let hash = value.get(16..24).and_then(|hash| Some(u64::from_le_bytes(hash.try_into().ok()?)));
-            value.get(8..16) == Some(&dir.to_le_bytes()[..])
-                && !is_spread
-                && hash.is_some_and(|hash| frag.covers(hash))
-        };
-        self.backptr.retain(|_, value| !value.as_deref().is_some_and(inside));
-    }
-
-    /// A directory that moved to another rank is in the journals of both: what was said later has the higher version.
-    fn state_dentry(&mut self, key: Box<[u8]>, version: u64, value: Option<&[u8]>) {
-        if let Some(versions) = &mut self.versions {
-            let known = versions.entry(key.clone()).or_default();
-            if *known > version {
-                return;
-            }
-            *known = version;
-        }
-        self.dentry.insert(key, value.map(Into::into));
-    }
-
-    fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
-        if value.is_none() {
-            // An inode is gone: its header too, if it was a directory.
-            let unit = self.units.remove(&ino);
-            let (dir, frag) = unit.unwrap_or((ino, Frag::WHOLE));
-            // A directory that is merged may be spread again: units that come after this one have its key, and higher versions.
-            let last = unit.and(self.unit_versions.remove(&ino));
-            self.state_dentry(header_key(dir, frag), last.unwrap_or(u64::MAX), None);
-        } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
-            return;
-        }
-        self.backptr_versions.insert(ino, version);
-        self.backptr.insert(ino.to_be_bytes().into(), value.map(Into::into));
     }
 }
