@@ -311,6 +311,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds",
         "tests::caps::silent::an_eviction_that_a_crash_takes_back_is_caught",
     ),
+    // An operator's eviction while the rank replays.
+    (
+        "mds_eviction_in_replay_forgotten",
+        "mds",
+        "tests::sessions::evicted::an_eviction_that_is_forgotten_is_caught",
+    ),
     ("client_closes_unsynced", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
     // More than 65,536 files, a broken connection, and then a server's death.
     ("client_others_forgotten", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
