@@ -334,7 +334,8 @@ impl Rank {
             let Some(session) = self.sessions.map.get_mut(&id).filter(is_meant) else { continue };
             session.evicted = true;
             let flags = session.flags(session.quiet);
-            let text = format!("session {} evicted: {}{}", id.0, EvictReason::Operator.text(), session.named());
+            let text =
+                format!("session {} evicted: {}{}", id.0, EvictReason::Operator.text(), session.named());
             out.push(Output::Note { level: Level::Warn, text });
             Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);

@@ -23,7 +23,9 @@ fn an_eviction_during_replay_is_carried_out_after_it() {
     for steps in 0..5 {
         let mut w = remote();
         let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
-        let Ok(Reply::Created { attr, .. }) = w.call_as(REMOTE, Cred::ROOT, request) else { panic!("create") };
+        let Ok(Reply::Created { attr, .. }) = w.call_as(REMOTE, Cred::ROOT, request) else {
+            panic!("create")
+        };
         let (f, session) = (node(&attr), w.sessions[&REMOTE]);
         let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Write, start: 0, end: u64::MAX, pid: 1 };
         w.call_as(REMOTE, Cred::ROOT, Request::SetLock { node: f, lock, wait: false }).expect("lock");
@@ -36,7 +38,9 @@ fn an_eviction_during_replay_is_carried_out_after_it() {
                 ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE, at: w.at() };
             w.say(conn, message);
             let told = w.welcomed(conn);
-            let Some(ServerMsg::Refused { errno, .. }) = told else { panic!("after {steps} steps: {told:?}") };
+            let Some(ServerMsg::Refused { errno, .. }) = told else {
+                panic!("after {steps} steps: {told:?}")
+            };
             assert_eq!(errno, Errno::ESTALE.0 as u32);
         }
         assert!(w.rank.state().serves(), "{:?}", w.notes);
