@@ -311,6 +311,19 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds",
         "tests::caps::silent::an_eviction_that_a_crash_takes_back_is_caught",
     ),
+    // A process without descriptors.
+    (
+        "data_no_descriptor_poisons",
+        "store",
+        "data::tests::a_store_that_gives_up_for_want_of_a_descriptor_is_caught",
+    ),
+    (
+        "journal_no_descriptor_poisons",
+        "store",
+        "journal_files::tests::a_journal_that_gives_up_for_want_of_a_descriptor_is_caught",
+    ),
+    // A grace of a hundred years, and one of an hour.
+    ("coord_retries_by_grace", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
     // An operator's eviction while the rank replays.
     (
         "mds_eviction_in_replay_forgotten",
