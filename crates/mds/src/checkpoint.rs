@@ -368,6 +368,8 @@ impl Rank {
         match result {
             Ok(()) => {}
             Err(StoreError::NoSpace) => return self.give_up(now, out),
+            // Nothing failed to be written.
+            Err(error) if error.finds_no_descriptor() => return self.give_up(now, out),
             // A store that failed stays failed: going on would only fill the journal.
             Err(error) => return self.damage(format!("data store: {error}"), out),
         }

@@ -299,6 +299,7 @@ impl Rank {
         self.view.inos.usable = self.view.inos.reserved;
         self.view.inos.former = Ino::of_rank(self.view.config.rank, self.view.inos.reserved);
         self.refill_inos(now, out);
+        self.evict_kept(now, out);
         self.hold(Waiting::Boot);
         self.journal.want_durable();
     }

@@ -146,6 +146,8 @@ pub(crate) struct Sessions {
     pub closed: Vec<SessionId>,
     /// One for each connection: the last.
     pub greeting: BTreeMap<ConnId, WaitingHello>,
+    /// Sessions that an operator ended before the journal was read.
+    evict_then: BTreeSet<SessionId>,
     /// Sessions that ended and may have locks yet.
     unlocking: Vec<SessionId>,
     /// Those without, with how far their opens have been dropped.

@@ -416,6 +416,18 @@ pub enum StoreError {
     Fenced,
 }
 
+impl StoreError {
+    /// No file could be opened, for the process or the system has none to give (EMFILE, ENFILE; nothing but opening answers so). Nothing
+    /// was read or written: the same may be tried again.
+    #[must_use]
+    pub const fn finds_no_descriptor(&self) -> bool {
+        matches!(self, Self::Io { source: IoError(ENFILE | EMFILE), .. })
+    }
+}
+
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// An operating system error by number, so that store errors can be compared and replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("os error {0}")]

@@ -3,6 +3,7 @@
 //!
 //! Absent: reading, which only the loop's thread does.
 
+use crate::listen::Seat;
 use crate::stream::Stream;
 use crate::wire::Outbox;
 use proto::Writer;
@@ -15,6 +16,8 @@ pub(crate) struct Pipe {
     pub(crate) stream: Stream,
     out: Mutex<Out>,
     room: Condvar,
+    /// Of a server's: free when the descriptor is.
+    _seat: Option<Seat>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +37,11 @@ pub(crate) struct Gone;
 
 impl Pipe {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, out: Mutex::default(), room: Condvar::new() }
+        Self { stream, out: Mutex::default(), room: Condvar::new(), _seat: None }
+    }
+
+    pub(crate) fn seated(stream: Stream, seat: Seat) -> Self {
+        Self { _seat: Some(seat), ..Self::new(stream) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Out> {

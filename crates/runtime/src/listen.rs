@@ -6,10 +6,12 @@
 mod clients;
 mod guest;
 mod remote;
+mod seats;
 mod sockets;
 
 pub use clients::Clients;
 pub use guest::{Guest, Meant};
+pub(crate) use seats::Seat;
 
 use crate::addr::Addr;
 use crate::log::Log;
@@ -17,6 +19,7 @@ use crate::peer::SocketPeer;
 use crate::port::{Port, PortError, Sink};
 use guest::Visit;
 use mio::{Events, Poll, Token, Waker};
+use seats::Seats;
 use sockets::Acceptable;
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +30,6 @@ use std::time::Duration;
 use thiserror::Error;
 
 const WAKE: Token = Token(0);
-const CONNECTIONS_MAX: usize = 65_536;
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -133,6 +135,7 @@ impl Listener {
             control: control.clone(),
             sockets,
             guests: BTreeMap::new(),
+            seats: Seats::of_process(),
             next_token,
             accept_again: false,
             door,
@@ -173,6 +176,7 @@ struct Front {
     control: Arc<Control>,
     sockets: Vec<Acceptable>,
     guests: BTreeMap<usize, Guest>,
+    seats: Arc<Seats>,
     next_token: usize,
     accept_again: bool,
     door: Arc<dyn Door>,
@@ -235,13 +239,13 @@ impl Front {
     }
 
     fn receive(&mut self, stream: crate::stream::Stream) {
-        if self.guests.len() >= CONNECTIONS_MAX {
-            self.log.warn("listen", "connection refused", &[("limit", &CONNECTIONS_MAX)]);
+        let Some(seat) = self.seats.take() else {
+            self.log.warn("listen", "connection refused", &[("limit", &self.seats.most)]);
             return;
-        }
+        };
         self.next_token += 1;
         let n = self.next_token;
-        match Guest::new(stream, Token(n), self.poll.registry()) {
+        match Guest::new(stream, seat, Token(n), self.poll.registry()) {
             Ok(guest) => {
                 self.guests.insert(n, guest);
                 // Most have said something by now.

@@ -33,6 +33,18 @@ pub fn raise_file_limit() {
     }
 }
 
+/// Files that this process may have open at a time.
+#[must_use]
+pub fn file_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        // What Linux begins with.
+        _ => 1_024,
+    }
+}
+
 /// The most bytes that Linux has in the value of an extended attribute.
 const XATTR_BYTES_MAX: usize = 64 << 10;
 

@@ -13,10 +13,11 @@ use crate::server::Server;
 use crate::{backup, fs, health, perf, several, tell};
 use mds::input::Input;
 use proto::admin::Refusal;
+use proto::cluster::RankState;
 use proto::storeio::{DataDone, DataOp};
 use proto::{Ino, RankId, SessionId};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -144,7 +145,7 @@ fn of_ranks(server: &Arc<Server>, lives: &[Arc<RankLife>], cmd: &str, command: &
             }
             Err(no) => no,
         },
-        "client evict" => evict(&drivers, command),
+        "client evict" => evict(server, lives, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
             None => refusal(Refusal::Usage, "no `path`"),
             Some(path) => match backup::start(server, PathBuf::from(path)) {
@@ -156,17 +157,55 @@ fn of_ranks(server: &Arc<Server>, lives: &[Arc<RankLife>], cmd: &str, command: &
     }
 }
 
-fn evict(drivers: &[Arc<Driver>], command: &Value) -> Value {
+/// Ends a session at the ranks that are meant. One that does not serve may have it, too, or learn of it when its journal is read: success
+/// is answered only when all of them serve. It was once when a rank had no life, and the client went on there in the next one.
+fn evict(server: &Server, lives: &[Arc<RankLife>], command: &Value) -> Value {
     let Some(id) = command.get("id").and_then(Value::as_u64) else {
         return refusal(Refusal::Usage, "no `id`");
     };
-    let session = SessionId(id);
-    let mut known = drivers.iter().filter(|driver| driver.has_session(session)).peekable();
-    if known.peek().is_none() {
-        return refusal(Refusal::State, &format!("no client {id}"));
+    let input = || [Input::Evict { session: SessionId(id) }];
+    let (mut known, mut untold) = (false, without_life(server, lives, command));
+    for RankLife { driver, identity, .. } in lives.iter().map(Arc::as_ref) {
+        match (driver.life.get(), driver.has_session(SessionId(id))) {
+            (Life::Active, Some(false)) => {}
+            (Life::Active, Some(true)) => {
+                known = true;
+                driver.feed(input());
+            }
+            // It keeps that, and does it when it serves; but its life may end before.
+            (Life::Booting, Some(_)) => {
+                untold.insert(identity.rank);
+                driver.feed(input());
+            }
+            (Life::Booting | Life::Active, None) | (Life::Damaged(_) | Life::Stopped, _) => {
+                untold.insert(identity.rank);
+            }
+        }
     }
-    known.for_each(|driver| driver.feed([Input::Evict { session }]));
+    if !untold.is_empty() {
+        let names: Vec<String> = untold.iter().map(|rank| format!("mds.{}", rank.0)).collect();
+        let error =
+            format!("client {id} is not known to be evicted at {}: no service there now", names.join(", "));
+        return refusal_with(
+            Refusal::State,
+            &error,
+            "`pando fs status`, and the same again when it is active",
+        );
+    }
+    if !known {
+        return refusal_with(Refusal::State, &format!("no client {id}"), "`pando client ls`");
+    }
     done(json!({ "evicted": id }))
+}
+
+/// Ranks of the map that are meant and have no life here. One that has not been made yet has no sessions.
+fn without_life(server: &Server, lives: &[Arc<RankLife>], command: &Value) -> BTreeSet<RankId> {
+    if !command["rank"].is_null() {
+        return BTreeSet::new();
+    }
+    let mapped = server.cluster.get().map(Cluster::facts).into_iter().flat_map(|facts| facts.ranks);
+    let made = mapped.filter(|(_, state)| *state != RankState::Creating).map(|(rank, _)| rank);
+    made.filter(|rank| lives.iter().all(|life| life.identity.rank != *rank)).collect()
 }
 
 /// How long this server has known each of a rank's sessions.

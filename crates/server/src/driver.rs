@@ -419,10 +419,10 @@ impl Driver {
         core.rank().report(self.clock.mono(), question)
     }
 
-    /// Whether the rank has this session.
-    pub(crate) fn has_session(&self, id: SessionId) -> bool {
+    /// Whether the rank has this session. `None`: it does not say, or its life was ended.
+    pub(crate) fn has_session(&self, id: SessionId) -> Option<bool> {
         let _guard = life::AbortOnPanic { log: &self.log };
-        self.asked().is_some_and(|core| core.rank().has_session(id))
+        self.asked().filter(|_| !self.is_halted()).map(|core| core.rank().has_session(id))
     }
 
     /// What the rank says of its health.

@@ -150,6 +150,19 @@ fn a_map_that_cannot_be_written_for_a_while_is_told_and_written_again() {
     bench.stop();
 }
 
+/// Found by review: a mount's coordinator tried again after ten years, and whoever asked it waited.
+#[test]
+fn the_map_of_a_mount_is_written_again() {
+    let mut bench = Bench::new(None);
+    let in_the_way = bench.dir.path().join("fs/cluster/map.new");
+    std::fs::create_dir(&in_the_way).expect("a folder where the new map would be");
+    let set = json!({"cmd": "fs set", "fs": "pandofs", "key": "placement", "value": "hash"});
+    assert_eq!(bench.admin(&set)["ok"], false);
+    std::fs::remove_dir(&in_the_way).expect("away");
+    bench.until("it is not written again", |bench| bench.admin(&set)["ok"] == true);
+    bench.stop();
+}
+
 #[test]
 fn the_next_process_goes_on_where_the_map_is() {
     let mut bench = Bench::new(Some(1));

@@ -325,3 +325,51 @@ fn an_evicted_client_is_evicted_everywhere() {
     drop(fs);
     bench.stop();
 }
+
+/// Its files, with what is in them.
+fn journal_of_rank_1(bench: &Bench) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(bench.dir.path().join("fs/journal/0001")).expect("a journal");
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    files.map(|path| (path.clone(), std::fs::read(path).expect("read"))).collect()
+}
+
+/// Found by review: it was answered with success while a rank had no life or replayed, and there the client went on.
+#[test]
+fn an_eviction_is_no_success_while_a_rank_does_not_serve() {
+    let mut bench = two();
+    let fs = client(&bench);
+    fs.mkdir("there", 0o755).expect("made");
+    pin(&bench, &fs, "there", 1);
+    fs.write("there/file", b"1").expect("written");
+    let clients = bench.ok(&json!({"cmd": "client ls"}));
+    let id = clients["clients"][0]["id"].as_u64().expect("a number");
+    // Rank 1 cannot read its journal, and so is damaged.
+    bench.ok(&json!({"cmd": "fs fail", "fs": "pandofs"}));
+    bench.until("a life does not end", |bench| bench.admin(&json!({"cmd": "client ls"}))["ok"] == false);
+    let files = journal_of_rank_1(&bench);
+    for (path, bytes) in &files {
+        let bad: Vec<u8> = bytes.iter().map(|byte| byte ^ 0x55).collect();
+        std::fs::write(path, bad).expect("damaged");
+    }
+    bench.ok(&json!({"cmd": "fs joinable", "fs": "pandofs"}));
+    bench.until("not damaged", |bench| {
+        let serves = ["reconnect", "active"].map(|state| bench.of_rank(0)["state"] == state);
+        bench.map()["damaged"] == json!([1]) && serves.contains(&true)
+    });
+    let evict = json!({"cmd": "client evict", "id": id});
+    let answer = bench.admin(&evict);
+    let error = answer["error"].as_str().unwrap_or_default();
+    assert!(answer["code"] == 5 && error.contains("mds.1") && !error.contains("mds.0"), "{answer}");
+    for (path, bytes) in &files {
+        std::fs::write(path, bytes).expect("mended");
+    }
+    bench.ok(&json!({"cmd": "mds fail", "who": "1"}));
+    bench.until("not evicted", |bench| {
+        let answer = bench.admin(&evict);
+        answer["ok"] == true || answer["error"].as_str().is_some_and(|error| error.starts_with("no client "))
+    });
+    let told = fs.read("there/file");
+    assert!(matches!(told, Err(Errno::EIO | Errno::ESHUTDOWN)), "{told:?}");
+    drop(fs);
+    bench.stop();
+}

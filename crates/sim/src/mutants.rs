@@ -327,6 +327,25 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds",
         "tests::caps::silent::an_eviction_that_a_crash_takes_back_is_caught",
     ),
+    // A process without descriptors.
+    (
+        "data_no_descriptor_poisons",
+        "store",
+        "data::tests::a_store_that_gives_up_for_want_of_a_descriptor_is_caught",
+    ),
+    (
+        "journal_no_descriptor_poisons",
+        "store",
+        "journal_files::tests::a_journal_that_gives_up_for_want_of_a_descriptor_is_caught",
+    ),
+    // A grace of a hundred years, and one of an hour.
+    ("coord_retries_by_grace", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
+    // An operator's eviction while the rank replays.
+    (
+        "mds_eviction_in_replay_forgotten",
+        "mds",
+        "tests::sessions::evicted::an_eviction_that_is_forgotten_is_caught",
+    ),
     ("client_closes_unsynced", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
     // More than 65,536 files, a broken connection, and then a server's death.
     ("client_others_forgotten", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),

@@ -18,11 +18,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Threads that sync many files, and how many files each must have to pay.
 const SYNC_THREADS: usize = 8;
 const SYNCS_PER_THREAD: usize = 2;
 const SYNC_STACK: usize = 64 << 10;
+/// How long a sync of a folder waits for a descriptor, and how often it tries.
+const DESCRIPTOR_WAIT: Duration = Duration::from_secs(10);
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
 /// A folder of a mounted file system.
 pub struct RealDisk {
@@ -121,7 +125,7 @@ impl Disk for RealDisk {
 
     fn sync_folder(&self, folder: &str) -> Result<(), StoreError> {
         let folder = folder.trim_end_matches('/');
-        match sync_path(&self.root.join(folder)) {
+        match patiently(|| sync_path(&self.root.join(folder))) {
             Ok(()) => {}
             // Nothing was ever made in it. Any other error is one of the disk: when it dies between the sync of a
             // file and that of its folder, a folder that cannot be looked at must not count as one that is not there.
@@ -134,7 +138,7 @@ impl Disk for RealDisk {
         let mut below = folder;
         while !below.is_empty() && !anchored.contains(below) {
             let above = below.rsplit_once('/').map_or("", |(above, _)| above);
-            sync_path(&self.root.join(above)).map_err(|error| failed(above, &error))?;
+            patiently(|| sync_path(&self.root.join(above))).map_err(|error| failed(above, &error))?;
             anchored.insert(below.to_owned());
             below = above;
         }
@@ -218,6 +222,23 @@ fn statvfs(call: impl FnOnce(*mut libc::statvfs) -> i32) -> io::Result<Space> {
     })
 }
 
+/// A folder is opened to be synced, and often in the middle of what cannot be begun anew: while there is no descriptor for that, it
+/// waits, as on a slow disk.
+fn patiently(sync: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match sync() {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+                    && begin.elapsed() < DESCRIPTOR_WAIT =>
+            {
+                std::thread::sleep(DESCRIPTOR_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Makes a folder's entries durable.
 pub(crate) fn sync_path(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
@@ -240,6 +261,19 @@ pub(crate) fn no_space(at: &str, error: &io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_without_a_descriptor_is_synced_when_there_is_one() {
+        let tries = std::cell::Cell::new(0);
+        let sync = || {
+            tries.set(tries.get() + 1);
+            let errno = [libc::EMFILE, libc::ENFILE].get(tries.get() - 1).copied();
+            errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+        };
+        assert!(patiently(sync).is_ok());
+        assert_eq!(tries.get(), 3);
+        assert!(patiently(|| Err(io::Error::from_raw_os_error(libc::EIO))).is_err());
+    }
 
     #[test]
     fn a_folder_that_cannot_be_looked_at_does_not_count_as_synced() {

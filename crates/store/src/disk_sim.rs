@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stdx::Prng;
 
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 const ENOENT: i32 = 2;
 const ESTALE: i32 = 116;
 
@@ -29,6 +30,8 @@ pub enum DiskFault {
     Read,
     Write,
     Sync,
+    /// Opening, and making: there is no descriptor.
+    Open,
 }
 
 /// What the disk was asked for so far.
@@ -374,6 +377,9 @@ impl Disk for SimDisk {
     fn open(&self, name: &str) -> Result<Option<SimFile>, StoreError> {
         let mut state = self.state();
         state.alive(name)?;
+        if state.faulty(DiskFault::Open, name) {
+            return Err(io(name, EMFILE));
+        }
         let Some(id) = state.names.get(name).copied() else { return Ok(None) };
         let life = state.life;
         if let Some(node) = state.nodes.get_mut(&id) {
@@ -427,6 +433,9 @@ impl Disk for SimDisk {
         let mut state = self.state();
         state.burn(folder)?;
         state.counts.folder_syncs += 1;
+        if state.faulty(DiskFault::Open, folder) {
+            return Err(io(folder, EMFILE));
+        }
         if state.faulty(DiskFault::Sync, folder) {
             return Err(io(folder, EIO));
         }

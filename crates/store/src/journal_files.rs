@@ -29,7 +29,11 @@ use proto::storeio::StoreError;
 use spares::Spare;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tail::Tail;
+
+/// How long an append waits before it tries again to open the file of the next segment.
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Sizes of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,13 +152,13 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     /// Appends whole entries at `position`, which must be the end of what was appended or read so far.
-    /// They are durable after `sync`. Blocks for the disk only where a new segment begins.
+    /// They are durable after `sync`. Blocks for the disk only where a new segment begins, there also until its file can be opened.
     ///
     /// # Errors
     /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable. `Io` also for bytes that
     /// are not whole entries at the end of the stream. `Fenced`.
     pub fn append(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
-        let _pass = self.fence.enter()?;
+        let mut pass = Some(self.fence.enter()?);
         if self.lock().end.is_none() {
             self.read_tail()?;
         }
@@ -166,9 +170,16 @@ impl<D: Disk> JournalFiles<D> {
                     self.lock().unfinished = Some(position);
                     return Err(StoreError::NoSpace);
                 }
+                // Whoever ends this life meanwhile does not wait for a descriptor.
+                Err(error) if is_for_later(&error) => {
+                    drop(pass.take());
+                    std::thread::sleep(DESCRIPTOR_PAUSE);
+                    pass = Some(self.fence.enter()?);
+                }
                 Err(error) => return self.lock().note(Err(error)),
             }
         }
+        drop(pass);
         self.lock().unfinished = None;
         Ok(())
     }
@@ -220,8 +231,11 @@ impl<D: Disk> JournalFiles<D> {
         if state.poisoned {
             return Err(StoreError::Poisoned);
         }
-        let begun = self.roll(&mut state, end);
-        state.note(begun)
+        match self.roll(&mut state, end) {
+            // What was written is whole, and the same segment can be begun once more, whichever file was not opened.
+            Err(error) if is_for_later(&error) => Err(error),
+            begun => state.note(begun),
+        }
     }
 
     fn roll(&self, state: &mut State<D::File>, end: Position) -> Result<(), StoreError> {
@@ -242,8 +256,14 @@ impl<D: Disk> JournalFiles<D> {
             predecessor_end: end,
         };
         let segment = Segment { name: header.file_name(), header };
-        let from = self.path(&spare);
-        let file = self.disk.create(&from)?;
+        let from = self.path(&spare.name);
+        let file = match self.disk.create(&from) {
+            Ok(file) => file,
+            Err(error) => {
+                state.spares.push(spare);
+                return Err(error);
+            }
+        };
         if let Err(error) = file.write_at(&segment.header.encode(), 0) {
             self.disk.remove(&from)?;
             return Err(error);
@@ -350,6 +370,12 @@ impl<F> State<F> {
         }
         bytes.get(usize::try_from(written).ok()?..)
     }
+}
+
+/// The process has no descriptor for a file. It was taken for a failed write once: the rank was damaged, and no other life could follow,
+/// because users had opened many connections.
+fn is_for_later(error: &StoreError) -> bool {
+    error.finds_no_descriptor() && !stdx::mutant!("journal_no_descriptor_poisons")
 }
 
 /// Where the segments of a rank lie, below the root of the disk.

@@ -38,10 +38,7 @@ pub fn run(verb: &Client, source: Result<Source, Problem>, out: &Output) -> Verd
             out.result(&listing(&answer), answer);
         }
         Client::Evict { id } => {
-            let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME);
-            let answer = answer.map_err(|problem| {
-                if problem.code == Exit::State as u8 { problem.do_this(LIST) } else { problem }
-            })?;
+            let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME)?;
             out.result(&format!("evicted client {id}"), answer);
         }
         Client::Info { id } => {

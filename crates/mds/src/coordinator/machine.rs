@@ -136,7 +136,7 @@ impl Coordinator {
         }
     }
 
-    /// How often it is stepped at least, and how long it waits after the registry failed: a fifteenth of L.
+    /// How often it is stepped at least, and how long it waits after the registry failed (there a second at most): a fifteenth of L.
     const fn look_ns(&self) -> u64 {
         let look = self.config.grace_ns / 15;
         if look == 0 { 1 } else { look }

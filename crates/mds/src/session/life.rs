@@ -15,7 +15,7 @@ use crate::rank::Rank;
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::request::LockSpec;
-use proto::{Errno, Ino, NodeRef, SessionId, Tid};
+use proto::{Errno, Ino, NodeRef, Position, SessionId, Tid};
 use stdx::{Mono, Now, Outbox};
 
 /// Why a session is evicted.
@@ -286,8 +286,7 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         if matches!(self.state, State::Boot | State::Replay) {
-            // Whoever it is, the journal cannot say so yet.
-            return;
+            return self.evict_when_read(now, id, out);
         }
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
         let (conn, place) = (session.conn.take(), session.place);
@@ -313,6 +312,33 @@ impl Rank {
                 known.session = None;
             }
             self.refuse(conn, Errno::ESTALE, &format!("evicted: {}", why.text()), out);
+        }
+    }
+
+    /// An operator ends a session while the rank reads what there is. Who that is it may not know yet, and the journal can say nothing
+    /// before it is read: the eviction is kept until then. It was forgotten once, and answered with success: the client came back, and
+    /// went on with its locks.
+    fn evict_when_read(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+        if !stdx::mutant!("mds_eviction_in_replay_forgotten") {
+            self.sessions.evict_then.insert(id);
+        }
+        if self.journal.end > Position(0) {
+            self.evict_kept(now, out);
+        }
+    }
+
+    /// The journal is read: it says of whom an operator ended meanwhile what it would say had the life before evicted them.
+    pub(crate) fn evict_kept(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for id in std::mem::take(&mut self.sessions.evict_then) {
+            let is_meant = |session: &&mut Session| session.is_clients() && !session.evicted;
+            let Some(session) = self.sessions.map.get_mut(&id).filter(is_meant) else { continue };
+            session.evicted = true;
+            let flags = session.flags(session.quiet);
+            let text =
+                format!("session {} evicted: {}{}", id.0, EvictReason::Operator.text(), session.named());
+            out.push(Output::Note { level: Level::Warn, text });
+            Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
         }
     }
 

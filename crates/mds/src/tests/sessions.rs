@@ -4,6 +4,7 @@
 
 mod again;
 mod ended;
+mod evicted;
 
 use super::*;
 use proto::request::{LockKind, LockSpec, open_flags};

@@ -9,7 +9,7 @@
 //! Absent: accepting (`listen.rs`), the meaning of messages.
 
 use super::remote::{Reason, Remote, Turn};
-use super::{Acceptor, CONNECTIONS_MAX, Control, Guest, WAKE};
+use super::{Acceptor, Control, Guest, WAKE};
 use crate::conn::Pipe;
 use crate::log::Log;
 use crate::process::Cpus;
@@ -265,10 +265,6 @@ impl Loop {
     }
 
     fn open(&mut self, guest: Guest, came: Instant) {
-        if self.remotes.len() >= CONNECTIONS_MAX {
-            self.log.warn("listen", "connection refused", &[("limit", &CONNECTIONS_MAX)]);
-            return;
-        }
         self.next_token += 1;
         let n = self.next_token;
         {

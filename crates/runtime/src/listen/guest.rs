@@ -2,7 +2,7 @@
 //!
 //! Absent: answering (the server does it), clients (`clients.rs`).
 
-use super::Control;
+use super::{Control, Seat};
 use crate::conn::Pipe;
 use crate::peer::SocketPeer;
 use crate::port::Sink;
@@ -82,11 +82,11 @@ impl Guest {
         self.pipe.finish();
     }
 
-    pub(super) fn new(stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
+    pub(super) fn new(stream: Stream, seat: Seat, token: Token, registry: &Registry) -> io::Result<Self> {
         let peer = stream.peer()?;
         stream.register(registry, token)?;
         Ok(Self {
-            pipe: Arc::new(Pipe::new(stream)),
+            pipe: Arc::new(Pipe::seated(stream, seat)),
             peer,
             inbox: Inbox::default(),
             ends: false,

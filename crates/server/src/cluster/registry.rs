@@ -6,7 +6,7 @@ use super::Shared;
 use mds::coordinator::{Input, SwapFailure};
 use proto::storeio::StoreError;
 use std::sync::mpsc::Receiver;
-use store::registry::{MAP, Registry, SwapError};
+use store::registry::{MAP, Record, Registry, SwapError};
 
 /// What the coordinator asks for, one at a time.
 pub(super) enum Job {
@@ -22,7 +22,11 @@ pub(super) fn run(shared: &Shared, registry: &dyn Registry, jobs: &Receiver<Job>
                 let mut read = registry.read(MAP);
                 // Else one failed write would keep ranks from changing hands for as long as the process lives.
                 if read == Err(StoreError::Poisoned) {
-                    read = registry.recover(MAP).and_then(|()| registry.read(MAP));
+                    read = recovered(registry);
+                }
+                // That writes the record, too: as a swap, below.
+                if read == Err(StoreError::NoSpace) && shared.maker.release_ballast() {
+                    read = recovered(registry);
                 }
                 let read = read.map(|record| record.map(|r| (r.version, r.bytes)));
                 note(shared, read.as_ref().err());
@@ -51,6 +55,10 @@ pub(super) fn run(shared: &Shared, registry: &dyn Registry, jobs: &Receiver<Job>
             }
         }
     }
+}
+
+fn recovered(registry: &dyn Registry) -> Result<Option<Record>, StoreError> {
+    registry.recover(MAP).and_then(|()| registry.read(MAP))
 }
 
 /// For health, and for whoever waits for the first life. The coordinator has it logged.

@@ -2,8 +2,8 @@
 //!
 //! Absent: which life it is to carry (the coordinator's).
 
-use super::Shared;
 use super::neighbours::Around;
+use super::{SMALL_STACK, Shared};
 use crate::driver::{Last, Neighbours};
 use crate::life::{Identity, RankLife};
 use crate::server::ServerError;
@@ -13,7 +13,9 @@ use proto::cluster::{ClusterMap, DaemonId, RankState};
 use proto::{Incarnation, RankId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 use store::fence::Fence;
 
 /// What it is told, in order.
@@ -163,7 +165,9 @@ impl Slot {
         let shared = &self.shared;
         let fence = Fence::new();
         let now = shared.clock.now().wall;
-        let parts = shared.maker.parts((identity.rank, identity.incarnation), now, &fence)?;
+        let tell = || beacon(shared, &self.seq, daemon, BeaconState::Standby);
+        let parts = || shared.maker.parts((identity.rank, identity.incarnation), now, &fence);
+        let parts = telling(shared.interval, tell, parts)?;
         let threads = |source| ServerError::Io { what: "threads".into(), source };
         let around = (shared.log.clone(), shared.maker.place.clone(), shared.maker.warm, shared.clock);
         let Identity { rank, incarnation, .. } = identity;
@@ -241,6 +245,28 @@ impl Slot {
     }
 }
 
+/// Does what may take long, and says meanwhile that the slot is there. On a busy disk the syncs at the beginning of a life took longer
+/// than the grace: the coordinator gave the rank to the next slot, whose life began as slowly, and so on for as long as the load lasted.
+/// The standby's beacons are the right ones: that the slot was assigned a life it need not have heard yet.
+fn telling<T>(interval: Duration, tell: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
+    let (done, over) = channel::<()>();
+    thread::scope(|scope| {
+        let tells = move || {
+            while over.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        };
+        // Without a thread it is silent, and perhaps quick enough.
+        let _no_thread = thread::Builder::new()
+            .name("slot-tells".into())
+            .stack_size(SMALL_STACK)
+            .spawn_scoped(scope, tells);
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
 /// As the map calls it.
 const fn told(state: State) -> Option<RankState> {
     match state {
@@ -258,4 +284,25 @@ fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState
     let map_version = shared.views.map().map_or(0, |map| map.version);
     let beacon = Beacon { seq, sent: shared.clock.mono(), state, map_version };
     shared.tell(Input::Beacon { daemon, beacon });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by review: a slot that began a life was silent until the disk had done what that takes.
+    #[test]
+    fn a_slot_says_that_it_is_there_while_a_life_begins() {
+        let (told, heard) = channel();
+        let tell = move || drop(told.send(()));
+        let beats = telling(Duration::from_millis(1), tell, || {
+            (0..3).filter(|_| heard.recv_timeout(Duration::from_secs(20)).is_ok()).count()
+        });
+        assert_eq!(beats, 3);
+    }
+
+    #[test]
+    fn what_is_quick_is_not_kept_waiting_for_a_beacon() {
+        assert_eq!(telling(Duration::from_secs(3_600), || panic!("so soon"), || 7), 7);
+    }
 }

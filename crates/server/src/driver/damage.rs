@@ -19,7 +19,10 @@ impl Damage {
     /// Notes an error of the store, if it is one of damage. Whether it is the first.
     pub(super) fn note(&self, error: &StoreError) -> bool {
         // A full disk, a write that came too late, and one of a life that has ended, say nothing of what is stored.
-        if matches!(error, StoreError::NoSpace | StoreError::Guard { .. } | StoreError::Fenced) {
+        // Nor does a file that was not opened for want of a descriptor.
+        if matches!(error, StoreError::NoSpace | StoreError::Guard { .. } | StoreError::Fenced)
+            || error.finds_no_descriptor()
+        {
             return false;
         }
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);

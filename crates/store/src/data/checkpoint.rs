@@ -35,7 +35,10 @@ pub(super) struct Checkpointer {
 
 /// Writes a state file; it is durable when this returns.
 pub(super) fn write_state<D: Disk>(disk: &D, state: &State) -> Result<(), StoreError> {
-    let file = disk.create(STATE_TEMPORARY)?;
+    replace_state(disk, &disk.create(STATE_TEMPORARY)?, state)
+}
+
+fn replace_state<D: Disk>(disk: &D, file: &D::File, state: &State) -> Result<(), StoreError> {
     file.set_len(0)?;
     file.write_at(&state.encode(), 0)?;
     file.sync_data()?;
@@ -101,7 +104,14 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn commit_state(&self, checkpointer: &mut Checkpointer, state: State) -> Result<(), StoreError> {
-        match write_state(&self.disk, &state) {
+        let made = self.disk.create(STATE_TEMPORARY);
+        // Later, when the new one may be in its place, an error leaves open which of the two is durable.
+        if let Err(error) = &made
+            && error.finds_no_descriptor()
+        {
+            return Err(error.clone());
+        }
+        match made.and_then(|file| replace_state(&self.disk, &file, &state)) {
             Ok(()) => {}
             Err(StoreError::NoSpace) => {
                 self.disk.remove(STATE_TEMPORARY)?;
@@ -132,7 +142,8 @@ impl<D: Disk> DataFiles<D> {
                 self.disk.remove(&index_name(number))?;
                 return Err(StoreError::NoSpace);
             }
-            Err(error) => return Err(self.poison(error)),
+            // No state names the file yet: it is written anew.
+            Err(error) => return Err(self.poison_if_opened(error)),
         };
         self.sync_segments()?;
         let mut state = self.next_state(checkpointer, &dead);

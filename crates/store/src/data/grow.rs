@@ -53,7 +53,7 @@ impl<D: Disk> DataFiles<D> {
             Ok(open) => Arc::new(open),
             Err(error) => {
                 self.remove_blank_block(file)?;
-                return Err(if error == StoreError::NoSpace { error } else { self.poison(error) });
+                return Err(if error == StoreError::NoSpace { error } else { self.poison_if_opened(error) });
             }
         };
         let swapped = {
@@ -111,7 +111,7 @@ impl<D: Disk> DataFiles<D> {
                 self.disk.remove(&temporary)?;
                 return Err(StoreError::NoSpace);
             }
-            Err(error) => return Err(self.poison(error)),
+            Err(error) => return Err(self.poison_if_opened(error)),
         };
         let folder = folder_name(folder_of(file));
         let placed = open

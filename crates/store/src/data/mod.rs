@@ -281,6 +281,15 @@ impl<D: Disk> DataFiles<D> {
         if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
     }
 
+    /// As `poison`, where files are opened as well and the same can be tried again. A server without descriptors, which any user could
+    /// leave it, refused all changes until it was started again.
+    fn poison_if_opened(&self, error: StoreError) -> StoreError {
+        if error.finds_no_descriptor() && !stdx::mutant!("data_no_descriptor_poisons") {
+            return error;
+        }
+        self.poison(error)
+    }
+
     /// A write or sync failed: what the disk holds is unknown from here on.
     fn poison(&self, error: StoreError) -> StoreError {
         self.poisoned.store(true, Ordering::Release);

@@ -67,11 +67,11 @@ impl<D: Disk> DataFiles<D> {
             (dirty, large.folder_dirty)
         };
         for part in blocks.chunks(SYNC_BLOCKS) {
-            self.sync_part(file, part).map_err(|error| self.poison(error))?;
+            self.sync_part(file, part).map_err(|error| self.poison_if_opened(error))?;
         }
         if folder_dirty && !mutant!("data_skip_folder_sync") {
             let folder = folder_name(folder_of(file));
-            self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
+            self.disk.sync_folder(&folder).map_err(|error| self.poison_if_opened(error))?;
         }
         self.check_write_outs()?;
         let mut central = guard(&self.central);
@@ -157,9 +157,13 @@ impl<D: Disk> DataFiles<D> {
             let _guard = self.locks.lock(file);
             self.sync_blocks(file)?;
         }
-        let folders = std::mem::take(&mut guard(&self.central).dirty_folders);
-        for folder in folders {
-            self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
+        let mut folders = std::mem::take(&mut guard(&self.central).dirty_folders);
+        while let Some(folder) = folders.first().copied() {
+            if let Err(error) = self.disk.sync_folder(&folder_name(folder)) {
+                guard(&self.central).dirty_folders.append(&mut folders);
+                return Err(self.poison_if_opened(error));
+            }
+            folders.remove(&folder);
         }
         self.publish(checkpointer)?;
         // What another thread's failed write took from the queue looks flushed.
@@ -172,7 +176,7 @@ impl<D: Disk> DataFiles<D> {
         if !guard(&self.central).inherited {
             return Ok(guard(&self.central).dirty_large.iter().copied().collect());
         }
-        let synced = self.disk.sync_disk().map_err(|error| self.poison(error))?;
+        let synced = self.disk.sync_disk().map_err(|error| self.poison_if_opened(error))?;
         let mut central = guard(&self.central);
         central.inherited = false;
         if !synced {
@@ -203,9 +207,12 @@ impl<D: Disk> DataFiles<D> {
                 open.and_then(|open| open.sync_data()).map_err(|error| self.poison(error))?;
             }
         }
-        // Taken only now, and back by nobody: from here on an error poisons.
-        if std::mem::take(&mut guard(&self.central).data_folder_dirty) {
-            self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
+        // Taken only now: from here on an error poisons, unless the folder was not even opened.
+        if std::mem::take(&mut guard(&self.central).data_folder_dirty)
+            && let Err(error) = self.disk.sync_folder("data")
+        {
+            guard(&self.central).data_folder_dirty = true;
+            return Err(self.poison_if_opened(error));
         }
         // A segment's handle that was closed meanwhile may have been told an error that this sync was not.
         self.check_write_outs()?;

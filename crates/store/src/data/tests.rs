@@ -12,7 +12,7 @@ mod space;
 
 use super::{DataFiles, Limits};
 use crate::disk::Disk;
-use crate::disk_sim::SimDisk;
+use crate::disk_sim::{DiskFault, SimDisk};
 use proto::storeio::{Cut, DataDone, DataOp, Payload, StoreError};
 use proto::{FileId, Ino};
 
@@ -414,4 +414,50 @@ fn a_real_folder_keeps_files_holes_and_gives_space_back() {
     store.objects(&mut |object| objects.push(object)).unwrap();
     assert_eq!(objects.len(), 21);
     assert!(objects.contains(&super::ObjectInfo { file: file(300), size: 55_000, packed: false }));
+}
+
+/// Found by review: a server that had no descriptor for a moment changed no data any more until it was started again.
+#[test]
+fn a_sync_that_finds_no_descriptor_may_be_tried_again() {
+    for place in ["data/blk", "data/state", "data"] {
+        for at in 0..30 {
+            let disk = SimDisk::new(at);
+            let store = opened(&disk);
+            let large = vec![7; 20_000];
+            write(&store, file(1), 0, &large).unwrap();
+            write(&store, file(2), 0, b"small").unwrap();
+            // Opened again for the sync, all of them.
+            for number in 10..60 {
+                write(&store, file(number), 0, &large).unwrap();
+            }
+            let op = if at % 2 == 0 || place == "data/state" {
+                DataOp::SyncAll
+            } else {
+                DataOp::Sync { file: file(1) }
+            };
+            disk.inject(DiskFault::Open, place, 1 + at as u32 / 2);
+            let mut failures = 0;
+            while let Err(error) = store.run(&op) {
+                assert!(error.finds_no_descriptor(), "{place}, {at}: {error}");
+                failures += 1;
+                assert!(failures < 40, "{place}, {at}");
+            }
+            assert!(failures > 0, "{place}, {at}: nothing was opened");
+            sync_all(&store);
+            drop(store);
+            disk.crash();
+            let store = opened(&disk);
+            assert_eq!(read(&store, file(1), 20_000), Ok(large.clone()), "{place}, {at}");
+            assert_eq!(read(&store, file(2), 5), Ok(b"small".to_vec()), "{place}, {at}");
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_store_that_gives_up_for_want_of_a_descriptor_is_caught() {
+    stdx::mutant::activate(Some("data_no_descriptor_poisons"));
+    let verdict = std::panic::catch_unwind(a_sync_that_finds_no_descriptor_may_be_tried_again);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }

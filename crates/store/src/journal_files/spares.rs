@@ -22,17 +22,17 @@ pub(super) struct Spare {
 }
 
 impl<D: Disk> JournalFiles<D> {
-    /// The name of a file fit to become the segment that starts at `start`.
+    /// A file fit to become the segment that starts at `start`.
     pub(super) fn take_spare(
         &self,
         state: &mut State<D::File>,
         start: Position,
-    ) -> Result<String, StoreError> {
+    ) -> Result<Spare, StoreError> {
         // A spare whose stale entries lie at the very positions the new ones will have could show one
         // of them behind a torn tail; any other stale entry names another position.
         let fit = state.spares.iter().rposition(|spare| spare.stale_start != Some(start));
         if let Some(at) = fit {
-            return Ok(state.spares.remove(at).name);
+            return Ok(state.spares.remove(at));
         }
         // Nobody had time to prepare one: reserve only, prewriting would hold up the append.
         let name = format!("spare.{:08x}", state.next_spare);
@@ -46,7 +46,7 @@ impl<D: Disk> JournalFiles<D> {
             }
             made => made?,
         }
-        Ok(name)
+        Ok(Spare { name, stale_start: None })
     }
 
     fn reserve(&self, name: &str, bytes: u64) -> Result<(), StoreError> {

@@ -421,3 +421,42 @@ fn the_life_before_is_read_from_the_newest_segment() {
     journal.trim(end).expect("trimmed");
     assert_eq!(open(&disk, 31).expect("opens").former(), Incarnation(20));
 }
+
+/// Found by review: it poisoned the journal, and the rank was damaged until somebody said that it may be tried again.
+#[test]
+fn a_segment_that_finds_no_descriptor_is_begun_later() {
+    // The spare, the folder, the segment: whatever is opened in its turn, more than once.
+    for (place, count) in
+        [("journal", 1), ("journal", 2), ("journal", 3), ("journal/0", 2), ("journal/spare", 2)]
+    {
+        for prepared in [false, true] {
+            let disk = SimDisk::new(1);
+            let journal = open(&disk, 1).expect("opens");
+            while prepared && journal.prepare().expect("prepared") {}
+            let spares = journal.spares();
+            let mut stream = Vec::new();
+            for round in 0..2 {
+                disk.inject(DiskFault::Open, place, count);
+                let first = one(Position(stream.len() as u64), Position(0), 12_000);
+                journal.append(Position(stream.len() as u64), &first).expect("later");
+                stream.extend(first);
+                assert_eq!(journal.sync(), Ok(Position(stream.len() as u64)), "{place} {count} {round}");
+            }
+            assert_eq!(journal.segments().len(), 2);
+            assert!(journal.spares() + 4 >= spares, "few are lost");
+            drop(journal);
+            disk.crash();
+            let journal = open(&disk, 2).expect("opens");
+            assert_eq!(read_all(&journal, Position(0)), Ok((Position(stream.len() as u64), stream)));
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_journal_that_gives_up_for_want_of_a_descriptor_is_caught() {
+    stdx::mutant::activate(Some("journal_no_descriptor_poisons"));
+    let verdict = std::panic::catch_unwind(a_segment_that_finds_no_descriptor_is_begun_later);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

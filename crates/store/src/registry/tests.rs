@@ -208,6 +208,31 @@ fn a_full_disk_keeps_the_old_record_and_may_be_tried_again() {
     assert_eq!(registry.swap(MAP, 2, &long), Ok(3));
 }
 
+/// What the coordinator's process does on a disk without any room: read, recover, give up what is kept back, recover.
+#[test]
+fn a_poisoned_registry_recovers_when_a_full_disk_gets_room() {
+    let disk = SimDisk::new(9);
+    let registry = open(disk.clone());
+    let long = content(1);
+    assert_eq!(registry.swap(MAP, 0, &long), Ok(1));
+    disk.inject(DiskFault::Sync, "cluster/map.new", 1);
+    assert!(matches!(registry.swap(MAP, 1, &long), Err(SwapError::Store(StoreError::Io { .. }))));
+    disk.remove("cluster/map.new").expect("removed");
+    disk.set_capacity(used(&disk));
+    assert_eq!(registry.read(MAP), Err(StoreError::Poisoned));
+    assert_eq!(registry.recover(MAP), Err(StoreError::NoSpace));
+    assert_eq!(registry.read(MAP), Err(StoreError::Poisoned), "not for good: it is tried again");
+    disk.set_capacity(u64::MAX);
+    assert_eq!(registry.recover(MAP), Ok(()));
+    assert_eq!(registry.read(MAP), Ok(record(1, &long)));
+    assert_eq!(registry.swap(MAP, 1, b"goes on"), Ok(2));
+}
+
+fn used(disk: &SimDisk) -> u64 {
+    let space = disk.space().expect("alive");
+    space.total - space.free
+}
+
 #[test]
 fn every_flipped_bit_is_found_and_the_file_is_named() {
     let disk = SimDisk::new(5);

@@ -152,6 +152,24 @@ fn a_registry_that_fails_is_told_of_once_and_tried_again() {
     assert_eq!((w.rank(0).daemon, w.lives()), (b, vec![(0, 2, b.0)]));
 }
 
+/// Found by review: in a mount's own process it was tried again after a fifteenth of the grace, which is ten years there.
+#[test]
+fn what_failed_is_tried_again_soon_whatever_the_grace_is() {
+    for grace_ns in [3_600 * SECOND, u64::MAX / 4] {
+        let mut w = World::idle(CoordinatorConfig { grace_ns, ..config(true) }, &Registry::default());
+        w.give(Input::Boot);
+        w.register("a");
+        w.fails = Some(DISK);
+        let error = w.command(Command::SetMaxMds(2)).expect_err("it cannot be written");
+        assert_eq!(error, CommandError::Store(DISK));
+        w.live(4 * SECOND);
+        w.fails = None;
+        w.give(Input::Command { id: 5, command: Command::SetMaxMds(3) });
+        w.live(4 * SECOND);
+        assert_eq!(w.stored().max_mds, 3, "{:?}", w.said);
+    }
+}
+
 /// An error does not say that nothing was written.
 #[test]
 fn a_swap_that_failed_and_is_there_counts() {
@@ -236,11 +254,12 @@ fn ordinary_life_costs_no_swap() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_the_record_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 6] = [
         ("coord_publishes_early", nothing_is_said_before_it_is_durable),
         ("coord_answers_early", nothing_is_said_before_it_is_durable),
         ("coord_assigns_early", a_life_begins_when_the_map_names_it),
         ("coord_overwrites", what_another_wrote_is_read_and_kept),
+        ("coord_retries_by_grace", what_failed_is_tried_again_soon_whatever_the_grace_is),
         ("coord_answers_unread", a_command_that_changes_nothing_is_answered_by_the_map_that_is_stored),
     ];
     for (defect, test) in defects {

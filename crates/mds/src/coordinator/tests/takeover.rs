@@ -96,6 +96,28 @@ fn numbers_of_lives_go_on_behind_those_that_the_folder_counts() {
     assert_eq!(w.stored().last_incarnation, Incarnation(42));
 }
 
+/// A slot says what it said before for as long as it begins: it has heard of its life, and that again is nothing new.
+#[test]
+fn one_that_begins_slowly_is_not_silent() {
+    let (mut w, a, b) = served();
+    w.alive.remove(&a);
+    w.give(Input::Gone { daemon: a });
+    assert_eq!(w.lives(), [(0, 2, b.0)]);
+    w.register("c");
+    let acknowledged = w.acknowledged(b);
+    for _ in 0..3 * LEASE / (4 * SECOND) {
+        // It would begin at once when it hears of its life again.
+        w.alive.insert(b, BeaconState::Standby);
+        let beacon = w.beacon_of(b);
+        w.alive.remove(&b);
+        w.give(Input::Beacon { daemon: b, beacon });
+        w.live(4 * SECOND);
+    }
+    assert!(w.acknowledged(b) > acknowledged + 9, "{:?}", w.said);
+    assert_eq!((w.rank(0).daemon, w.rank(0).incarnation), (b, Incarnation(2)));
+    assert!(w.lives().iter().all(|life| *life == (0, 2, b.0)), "{:?}", w.lives());
+}
+
 #[test]
 fn what_is_damaged_waits_for_a_person() {
     let (mut w, a, b) = served();
