@@ -273,22 +273,18 @@ impl Rank {
                 self.answer(op, Err(errno), false, out);
             }
             Err(Stop::NotMine(owner)) => self.not_mine(op, owner, out),
-            Err(Stop::Park(Park::Votes)) => {
+            Err(Stop::Park(park)) => {
                 let moves = std::mem::take(&mut self.view.txn.moves);
                 self.view.txn.clear();
-                self.gather_votes(op, moves);
-            }
-            Err(Stop::Park(Park::Joins)) => {
-                self.view.txn.clear();
-                self.wait_for_joins(op, out);
-            }
-            Err(Stop::Park(Park::Part { .. })) if self.leads.is_full(op.id) => {
-                self.view.txn.clear();
-                self.asks_for_less(op, out);
-            }
-            Err(Stop::Park(park)) => {
-                self.view.txn.clear();
-                self.park(op, park);
+                if matches!(park, Park::Votes) {
+                    self.gather_votes(op, moves);
+                } else if matches!(park, Park::Joins) {
+                    self.wait_for_joins(op, out);
+                } else if matches!(park, Park::Part { .. }) && self.leads.is_full(op.id) {
+                    self.asks_for_less(op, out);
+                } else {
+                    self.park(op, park);
+                }
             }
         }
     }

@@ -886,13 +886,6 @@ fn one_that_changes_in_a_checkpoint_has_all_its_names() {
     let before = known(&c);
     let cache = &c.worlds[0].rank.view.cache;
     let top = cache.dir(cache.find_dir(dir.ino).expect("cached"));
-    eprintln!(
-        "{} {} {} {}",
-        cache.checkpointing,
-        top.has(crate::cache::dir::QUEUED),
-        top.queued,
-        cache.round
-    );
     assert!(cache.checkpointing && top.has(crate::cache::dir::QUEUED) && top.queued != cache.round);
     assert!(before.contains(&false), "names have left the cache");
     let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };

@@ -65,7 +65,7 @@ impl Judge {
         let later = self.line.iter().filter(|step| step.rank == rank && step.end > durable);
         let first = later.flat_map(|step| step.undo.iter()).find(|(at, _)| at == key);
         match first {
-            Some((_, Some(_))) if self.records.0.get(key).is_none() => {
+            Some((_, Some(_))) if !self.records.0.contains_key(key) => {
                 Err(format!("rank {} deletes {key:?} before it is durable", rank.0))
             }
             _ => Ok(()),
