@@ -294,7 +294,9 @@ mod tests {
     #[test]
     fn a_slot_says_that_it_is_there_while_a_life_begins() {
         let (told, heard) = channel();
-        let tell = move || drop(told.send(()));
+        let tell = move || {
+            let _over = told.send(());
+        };
         let beats = telling(Duration::from_millis(1), tell, || {
             (0..3).filter(|_| heard.recv_timeout(Duration::from_secs(20)).is_ok()).count()
         });
