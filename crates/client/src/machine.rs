@@ -110,6 +110,8 @@ pub struct Client {
     dismissed: bool,
     /// The first tid that was not sent before the rank was seen to own nothing and to go, if it does.
     owned_until: Option<Tid>,
+    /// The rank lives anew, and has not been shown that all answers below that are here.
+    unshown: Option<Tid>,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
     /// Renewals without an answer, by their numbers, and when they were sent; the greeting is 0.
@@ -185,6 +187,7 @@ impl Client {
             replaces: false,
             dismissed: false,
             owned_until: None,
+            unshown: None,
             renew_every_ns: 0,
             renew_at: None,
             renewing: VecDeque::new(),

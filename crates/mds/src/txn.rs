@@ -35,7 +35,7 @@ pub(crate) struct Txn {
     pub left: Vec<Left>,
     /// It was planned by a way up that leads through other ranks, who reserve nothing of it.
     pub by_way: bool,
-    /// It was planned as one of several ranks, even if it came to be of one.
+    /// It was planned as one of several ranks, even if it came to be of one; or may be when it is presented again.
     pub across: bool,
     /// Directories of this rank's that get another parent.
     pub moves: Vec<Ino>,

@@ -51,6 +51,9 @@ impl Client {
         let tid = self.window.insert(pending);
         self.negatives.changed(&request, self.window.next());
         let floor = self.window.floor();
+        if self.unshown.is_some_and(|below| below <= floor) {
+            self.unshown = None;
+        }
         out.push(Output::Send {
             rank: self.rank(),
             message: ClientMsg::Request { tid, floor, cred, request },

@@ -260,6 +260,43 @@ fn a_resume_claims_opens_and_locks_then_retries_in_order() {
     assert_eq!(bench.client.opens(Ino(7)), 0);
 }
 
+/// What broke: a client that was idle said nothing, and its rank's next life kept what answers of the one before may have opened: files
+/// without a name stayed, and their directories did not move.
+#[test]
+fn who_is_idle_shows_a_rank_that_lives_again_that_it_has_its_answers() {
+    let asks = |bench: &mut Bench| {
+        bench.at.mono = bench.at.mono.after(u64::from(LEASE_MS) * MS / 3);
+        let is_request = |message: &ClientMsg| matches!(message, ClientMsg::Request { .. });
+        sent(&bench.step(Input::Tick)).into_iter().filter(is_request).collect::<Vec<_>>()
+    };
+    for (lives_on, busy) in [(false, false), (true, false), (false, true)] {
+        let mut bench = Bench::up(true);
+        bench.call(1, getattr(1));
+        bench.step(reply(1, attr(1)));
+        bench.step(Input::Disconnected { rank: RANK });
+        bench.step(Input::Connected { rank: RANK });
+        bench.step(welcome_in(5, true, if lives_on { 1 } else { 2 }));
+        if busy {
+            bench.call(2, getattr(1));
+            bench.step(reply(2, attr(1)));
+        }
+        let shows =
+            [ClientMsg::Request { tid: Tid(2), floor: Tid(2), cred: Cred::ROOT, request: Request::StatFs }];
+        assert_eq!(asks(&mut bench), if lives_on || busy { &[][..] } else { &shows }, "{lives_on} {busy}");
+        bench.step(reply(2, Err(Errno::EIO)));
+        assert_eq!(asks(&mut bench), [], "once");
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_is_idle_and_shows_nothing_is_caught() {
+    stdx::mutant::activate(Some("client_floor_not_shown"));
+    let verdict = std::panic::catch_unwind(who_is_idle_shows_a_rank_that_lives_again_that_it_has_its_answers);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Found by review: the rank gives the old flock up when its kind is to change, and the client kept it when that failed.
 #[test]
 fn a_flock_that_could_not_change_its_kind_is_gone() {

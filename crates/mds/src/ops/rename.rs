@@ -66,6 +66,10 @@ pub(crate) fn plan(
     if !view.is_boundary(Ino::LINKS) {
         view.system(Ino::LINKS)?;
     }
+    // An entry of the map may divide what governs the two names before this is presented again: such are made without this rank's journal.
+    let is_dir = source.is_dir || target.is_some_and(|target| target.is_dir);
+    let may_divide = op.told.is_none() && is_dir && from.dir != to.dir && !view.territory.is_only();
+    view.txn.across |= may_divide && !stdx::mutant!("mds_directories_move_early");
     let mut headers = Headers::new();
     match target {
         Some(target) if exchange => {

@@ -229,6 +229,45 @@ fn a_pin_is_not_told_early() {
     assert!(!is_early(Request::SetXattr { node: dir, name, value, mode: proto::request::XattrMode::Either }));
 }
 
+/// What broke: an entry came to divide what governs the two names before it was presented, and it was refused then (EXDEV).
+fn a_directory_that_gets_another_parent_is_not_told_early() {
+    let (mut c, _) = Cluster::with_moved();
+    let (a, b) = (c.mkdir(root(), "a"), c.mkdir(root(), "b"));
+    for (at, name) in [(a, "sub"), (b, "other")] {
+        c.mkdir(at, name);
+    }
+    c.create(a, "file");
+    c.create(a, "last");
+    c.greet(0, Peer::Trusted, WANTS);
+    c.start(0, REMOTE, Request::MkNod { parent: root(), name: n("first"), new: mode(0o100_644) });
+    c.pass(5);
+    c.worlds[0].auto_durable = false;
+    let mut is_early = |from: (NodeRef, &str), to: (NodeRef, &str), flags: u32| {
+        let (parent, name, new_parent, new_name) = (from.0, n(from.1), to.0, n(to.1));
+        let tid = c.start(0, REMOTE, Request::Rename { parent, name, new_parent, new_name, flags });
+        c.pass(20);
+        c.heard(0, |message| matches!(message, ServerMsg::Early { tid: of, .. } if *of == tid)).is_some()
+    };
+    assert!(is_early((a, "file"), (b, "file"), 0));
+    assert!(is_early((a, "sub"), (a, "same"), 0), "its parent stays");
+    assert!(!is_early((a, "last"), (b, "other"), proto::request::rename_flags::EXCHANGE));
+    assert!(!is_early((a, "same"), (b, "sub"), 0));
+}
+
+#[test]
+fn directories_move_when_that_is_durable() {
+    a_directory_that_gets_another_parent_is_not_told_early();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_directory_that_moves_early_is_caught() {
+    stdx::mutant::activate(Some("mds_directories_move_early"));
+    let verdict = std::panic::catch_unwind(a_directory_that_gets_another_parent_is_not_told_early);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn pins_are_told_when_they_are_durable() {
     a_pin_is_not_told_early();
