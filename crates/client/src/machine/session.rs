@@ -10,7 +10,7 @@ use crate::ranktime::RankTime;
 use crate::window::Sent;
 use proto::message::{ClientMsg, JoinToken, PROTOCOL, ServerMsg};
 use proto::request::Request;
-use proto::{Errno, SessionId};
+use proto::{Cred, Errno, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
 
