@@ -24,19 +24,21 @@ use std::path::{Path, PathBuf};
 /// Key -> value, or `None` where the record is gone.
 pub(crate) type Statements = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
 
+/// The version of a statement, and the rank that said it.
+type Said = (u64, u16);
+
 /// What the journal says beyond the tables.
 #[derive(Default)]
 pub(crate) struct Overlay {
     pub(crate) dentry: Statements,
     pub(crate) backptr: Statements,
-    /// Of what `backptr` says the version, and the rank that said it.
-    backptr_versions: BTreeMap<u64, (u64, u16)>,
+    backptr_versions: BTreeMap<u64, Said>,
     /// What units of spread directories are, by the numbers that journals call them by.
     units: BTreeMap<u64, (u64, Frag)>,
     /// The version of what was said of each last.
     unit_versions: BTreeMap<u64, u64>,
-    /// The same of `dentry`; kept only where several journals may speak of one key.
-    versions: Option<BTreeMap<Box<[u8]>, (u64, u16)>>,
+    /// Of what `dentry` says; kept only where several journals may speak of one key.
+    versions: Option<BTreeMap<Box<[u8]>, Said>>,
     /// The system table with the tail applied to it.
     pub(crate) system: System,
     /// Sessions that the tail closed, with their rank.
