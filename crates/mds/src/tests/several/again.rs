@@ -261,11 +261,13 @@ fn directories_move_when_that_is_durable() {
 
 #[cfg(feature = "mutants")]
 #[test]
-fn a_directory_that_moves_early_is_caught() {
-    stdx::mutant::activate(Some("mds_directories_move_early"));
-    let verdict = std::panic::catch_unwind(a_directory_that_gets_another_parent_is_not_told_early);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
+fn directories_that_move_early_are_caught() {
+    for defect in ["mds_directories_move_early", "mds_across_early"] {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(a_directory_that_gets_another_parent_is_not_told_early);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
 
 #[test]
