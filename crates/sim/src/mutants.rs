@@ -678,7 +678,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_killed_keeps_locks", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_unlocks_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_claims_stay", "client", "router::tests::holdings::defects_of_books_are_caught"),
-    ("client_answers_not_shown", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_looks_without_pause", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A coordinator that dies before it answers.

@@ -5,11 +5,9 @@
 //! Absent: the books themselves (`held.rs`).
 
 use super::many::{Life, Many};
-use super::parting::has_nothing;
 use super::{FIRST, Out};
 use crate::input::{CallId, Input};
 use crate::machine::Client;
-use proto::cluster::{RankInfo, RankState};
 use proto::message::ServerMsg;
 use proto::request::Request;
 use proto::{Cred, NodeRef, RankId};
@@ -91,22 +89,6 @@ impl Many {
             for node in self.clients[at].some_held(LOOKED_FOR) {
                 let (call, request) = (self.own_call(), Request::GetAttr { node });
                 self.give(rank, Input::Call { call, cred: Cred::ROOT, request });
-            }
-        }
-    }
-
-    /// A rank that stops keeps a directory as long as something below may be open by an answer of its life before, which nobody has shown
-    /// to have. Who asks for nothing there shows it by a question: what it has no answer of is in each.
-    pub(super) fn show_answers(&mut self) {
-        let Some(map) = &self.map else { return };
-        let stops = |(rank, info): (&RankId, &RankInfo)| {
-            (info.state == RankState::Stopping && !has_nothing(map, *rank)).then_some(*rank)
-        };
-        let ranks: Vec<RankId> = map.ranks.iter().filter_map(stops).collect();
-        for rank in ranks {
-            if self.looks_now(rank) && !stdx::mutant!("client_answers_not_shown") {
-                let call = self.own_call();
-                self.give(rank, Input::Call { call, cred: Cred::ROOT, request: Request::StatFs });
             }
         }
     }

@@ -158,7 +158,6 @@ impl Many {
             Input::Tick => {
                 self.ask_parked(false, out);
                 self.look_for_holdings();
-                self.show_answers();
                 self.give_all(|| Input::Tick);
             }
             Input::Close => {
