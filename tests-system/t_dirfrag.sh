@@ -98,6 +98,7 @@ check "and is in one part" within in_one_part mnt/one
 same "merged again: all names are there" "$names $names $names" "$(listed mnt/one)"
 
 # One that grows by itself.
+same "any rank may be given some" "setting the metadata balancer rank mask to all" "$(ask fs set pandofs bal_rank_mask -1)"
 check "hash placement" ask fs set pandofs placement hash
 mkdir mnt/grows mnt/grows/dir
 (cd mnt/grows/dir && seq -f 'f%.0f' $((LARGE + 500)) | xargs touch) || die "touch"

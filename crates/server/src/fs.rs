@@ -156,7 +156,10 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             _ => usage(format!("joinable {value}: neither true nor false")),
         },
         "bal_rank_mask" => {
-            let mask = if value == "all" { Ok(Mask::ALL) } else { Mask::from_hex(value) };
+            let mask = match value {
+                "all" | "-1" => Ok(Mask::ALL),
+                _ => Mask::from_hex(value),
+            };
             match mask {
                 Ok(mask) => {
                     let text = format!("setting the metadata balancer rank mask to {}", mask.hex());

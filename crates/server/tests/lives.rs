@@ -223,6 +223,7 @@ fn settings_are_taken_or_refused_by_name() {
     let text = |key: &str, value: &str| set(key, value)["result"]["text"].clone();
     assert_eq!(text("bal_rank_mask", "0x0038"), "setting the metadata balancer rank mask to 0x38");
     assert_eq!(text("bal_rank_mask", "all"), "setting the metadata balancer rank mask to all");
+    assert_eq!(text("bal_rank_mask", "-1"), "setting the metadata balancer rank mask to all");
     assert_eq!(text("placement", "hash"), "setting the placement of new directories to hash");
     assert_eq!(text("rank_weight", "2=50"), "rank_weight of rank 2 is 50");
     let map = bench.admin(&json!({"cmd": "fs get", "fs": "pandofs"}))["result"]["mdsmap"].clone();

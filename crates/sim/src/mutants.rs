@@ -676,6 +676,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_keeps_changing_flocks", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // Whoever is killed while an unlock is being sent from rank to rank.
     ("client_killed_keeps_locks", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_gives_back_to_who_left", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_unlocks_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_claims_stay", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_looks_without_pause", "client", "router::tests::holdings::defects_of_books_are_caught"),

@@ -30,6 +30,7 @@ pub enum Fs {
         #[arg(value_name = "FS")]
         fs: String,
         key: String,
+        #[arg(allow_negative_numbers = true)]
         value: String,
     },
     /// End all ranks, and let none begin again until the file system is joinable

@@ -7,7 +7,7 @@ use super::many::{Life, Many};
 use super::route::Place;
 use super::{FIRST, Out};
 use crate::input::Input;
-use crate::machine::Client;
+use crate::machine::{Client, gives_back};
 use crate::output::Output;
 use crate::validity::Validity;
 use proto::RankId;
@@ -107,7 +107,16 @@ impl Many {
                     let owner = self.owner(self.place(&request));
                     self.ask_again(owner.unwrap_or(FIRST), (call, cred, request), out);
                 }
-                // What nobody waits for gave something back to that rank.
+                // What nobody waits for gives something back, to whoever has it now. What broke: an unlock was dropped with the rank that
+                // went, and the lock stayed, at the one that it had gone to, until the session ended.
+                Output::Bounced { call: None, cred, request, .. }
+                    if gives_back(&request)
+                        && !matches!(request, Request::Release { count: 0, .. })
+                        && !stdx::mutant!("client_gives_back_to_who_left") =>
+                {
+                    let (call, owner) = (self.own_call(), self.owner(self.place(&request)));
+                    self.ask_again(owner.unwrap_or(FIRST), (call, cred, request), out);
+                }
                 Output::Bounced { call: None, .. } => {}
                 Output::Answer { call, outcome, validity } => {
                     self.on_answer(rank, call, outcome, validity, out);

@@ -222,6 +222,26 @@ fn a_lock_that_nobody_waits_for_any_more_is_unlocked_where_it_went() {
     assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
 }
 
+/// What broke: what was to unlock it was dropped with the rank that went, and the file, with its lock, was at another one.
+#[test]
+fn what_is_unlocked_for_who_was_killed_is_unlocked_behind_a_rank_that_goes() {
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: attr(8001, PINNED.ino), new: true }));
+    let file = NodeRef { ino: Ino(8001), parent: PINNED.ino, hash: proto::NameHash(1) };
+    bench.call(2, Request::SetLock { node: file, lock: lock(), wait: true });
+    bench.step(Input::Abandon { call: CallId(2) });
+    let said = bench.reply(1, 3, Ok(Reply::Ok));
+    assert_eq!((said.answers(), said.asked(1)), (vec![], vec![4]), "it is given back");
+    bench.say(0, said_map(&going(3, true)));
+    let said = bench.say(1, dismissed());
+    let is_unlock = |message: &ClientMsg| {
+        let ClientMsg::Request { request: Request::SetLock { lock, .. }, .. } = message else { return false };
+        matches!(lock.kind, LockKind::Unlock)
+    };
+    assert!(said.sent(0).iter().any(is_unlock), "{:?}", said.0);
+}
+
 /// What broke: whoever has a flock and asks for the other kind has none as long as it waits. The file went to another rank meanwhile, which
 /// heard of no lock, and the one from before was claimed of that.
 #[test]
@@ -413,7 +433,11 @@ fn what_is_looked_for_is_not_looked_for_once_more_meanwhile() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 13] = [
+    let defects: [(&str, fn()); 14] = [
+        (
+            "client_gives_back_to_who_left",
+            what_is_unlocked_for_who_was_killed_is_unlocked_behind_a_rank_that_goes,
+        ),
         ("client_releases_what_went", an_open_that_went_is_not_released_for_the_create_that_made_it),
         ("client_sync_moves_opens", a_sync_answered_by_a_directorys_content_moves_no_open),
         ("client_keeps_changing_flocks", a_flock_that_was_changing_when_its_file_went_is_gone),
