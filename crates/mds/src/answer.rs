@@ -6,7 +6,7 @@ use crate::apply::apply;
 use crate::cache::{Source, node};
 use crate::config::State;
 use crate::hold::Waiting;
-use crate::input::Tag;
+use crate::input::{ConnId, Tag};
 use crate::meter::Asked;
 use crate::op::Op;
 use crate::output::Output;
@@ -84,7 +84,17 @@ impl Rank {
         session.in_flight = session.in_flight.saturating_sub(1);
         session.running.remove(&op.tid);
         self.tell_map(op.session, out);
-        self.leaves(op.asked(), ServerMsg::NotMine { tid: op.tid, owner, version }, out);
+        let message = ServerMsg::NotMine { tid: op.tid, owner, version };
+        let conn = self.accounts(op.asked(), &Ok(Reply::Ok));
+        // That nobody is known who has it shows that it is gone, and a crash may bring it back.
+        let shows = owner.is_none() && self.journal.end > self.journal.durable;
+        match conn {
+            Some(conn) if shows && !stdx::mutant!("mds_nowhere_before_durable") => {
+                self.hold(Waiting::Message { conn, message });
+            }
+            Some(conn) => out.push(Output::Send { conn, message }),
+            None => {}
+        }
         if op.told.is_some() {
             self.performed_ended(op.session, op.id);
         }
@@ -142,8 +152,6 @@ impl Rank {
 
     /// The message that answers a request leaves, and is accounted for.
     pub(crate) fn leaves(&mut self, asked: Asked, message: ServerMsg, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.map.get_mut(&asked.session) else { return };
-        let now = self.view.now.mono;
         let outcome = match &message {
             ServerMsg::Reply { outcome, .. }
             | ServerMsg::Granted { outcome, .. }
@@ -161,11 +169,19 @@ impl Rank {
             | ServerMsg::Join { .. }
             | ServerMsg::Damaged => &Ok(Reply::Ok),
         };
-        session.traffic.answer(now, outcome);
-        self.meter.answered(now, &asked, outcome);
-        if let Some(conn) = session.conn {
+        if let Some(conn) = self.accounts(asked, outcome) {
             out.push(Output::Send { conn, message });
         }
+    }
+
+    /// An answer is counted. Where it goes.
+    fn accounts(&mut self, asked: Asked, outcome: &Outcome) -> Option<ConnId> {
+        let now = self.view.now.mono;
+        let session = self.sessions.map.get_mut(&asked.session)?;
+        session.traffic.answer(now, outcome);
+        let conn = session.conn;
+        self.meter.answered(now, &asked, outcome);
+        conn
     }
 
     /// Sends without regard to durability.

@@ -31,7 +31,7 @@ pub(crate) fn apply(
     let mut follow = Followups::new();
     // The directory of a name just put: it has one, so it stays where it is, and its header comes next.
     let mut put_in = None;
-    let mut left = Vec::new();
+    let (mut left, mut without_content) = (Vec::new(), Vec::new());
     for mutation in Mutations::new(muts) {
         let before = std::mem::take(&mut put_in);
         match mutation? {
@@ -59,6 +59,15 @@ pub(crate) fn apply(
                 put_backptr(view, ino, Backptr { version, parent, hash, name: name.into() });
             }
             Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
+            Mutation::DelPlace { ino, version } => {
+                view.totals.recalled(ino);
+                without_content.push(ino);
+                view.backptrs.insert(ino, (version, None));
+            }
+            Mutation::DelContent { dir } => {
+                content_gone(view, dir, source);
+                view.book.end(dir);
+            }
             Mutation::Session { id, open, client } => {
                 if !open {
                     view.holders.end_session(id);
@@ -99,6 +108,7 @@ pub(crate) fn apply(
         }
     }
     end_transaction(view, &left);
+    forget_content(view, &without_content);
     Ok(follow)
 }
 
@@ -108,9 +118,16 @@ fn end_transaction(view: &mut View, left: &[Ino]) {
     cache.end_transaction(|ino| if left.contains(&ino) { book.left(ino) } else { book.end(ino) });
     // Neither inode nor content is here: what is known of it counts no more. That slots place it did, when it was gone and its entry with it:
     // it was read from the store, where its names still were.
-    for slot in left.iter().filter_map(|ino| cache.find_dir(*ino)).collect::<Vec<_>>() {
-        if !stdx::mutant!("mds_left_keeps_facts") {
-            cache.drop_dir_if_idle(slot);
+    if !stdx::mutant!("mds_left_keeps_facts") {
+        forget_content(view, left);
+    }
+}
+
+/// Of directories whose content is another rank's.
+fn forget_content(view: &mut View, dirs: &[Ino]) {
+    for dir in dirs {
+        if let Some(slot) = view.cache.find_dir(*dir) {
+            view.cache.drop_dir_if_idle(slot);
         }
     }
 }
@@ -266,6 +283,16 @@ fn sealed(view: &mut View, dir: Ino, source: Source) {
 
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
+    let never_stored = content_gone(view, ino, source);
+    let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
+    if never_stored && !written && view.backptrs.remove(&ino).is_some() {
+        return;
+    }
+    view.backptrs.insert(ino, (version, None));
+}
+
+/// What was in a directory is gone, with its header. Whether it is known that the store has nothing of it.
+fn content_gone(view: &mut View, ino: Ino, source: Source) -> bool {
     let unit = view.cache.unit(ino);
     let has_entry = view.territory.entry_of(unit).is_some() || view.carving.contains(&ino);
     if has_entry && !stdx::mutant!("mds_purged_keeps_entry") {
@@ -275,22 +302,15 @@ fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
         Source::Live => view.cache.find_dir(ino),
         Source::Replay => Some(view.cache.dir_or_new(ino)),
     };
-    let Some(slot) = slot else {
-        view.backptrs.insert(ino, (version, None));
-        return;
-    };
+    let Some(slot) = slot else { return false };
     let dir = view.cache.dirs.get_mut(slot);
     let unknown_to_store = source == Source::Live && !dir.has(dir::STORED) && dir.dirty == 0;
     if unknown_to_store && dir.table.len() == 0 && dir.loads == 0 {
         dir.clear(dir::QUEUED | dir::HEADER_DIRTY);
         view.cache.drop_dir_if_idle(slot);
-        let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
-        if !written && view.backptrs.remove(&ino).is_some() {
-            return;
-        }
-    } else {
-        dir.set(dir::REMOVED | dir::HEADER_DIRTY);
-        view.cache.queue_dir(slot);
+        return true;
     }
-    view.backptrs.insert(ino, (version, None));
+    dir.set(dir::REMOVED | dir::HEADER_DIRTY);
+    view.cache.queue_dir(slot);
+    false
 }

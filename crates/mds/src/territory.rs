@@ -417,6 +417,18 @@ impl View {
         }
     }
 
+    /// The same by what its home says with a transaction.
+    pub(crate) fn note_told_facts(&mut self, dir: Ino, placed: bool, newborn: bool) {
+        let slot = self.cache.dir_or_new(dir);
+        let dir = self.cache.dirs.get_mut(slot);
+        if placed {
+            dir.set(dir::SLOTS);
+        }
+        if newborn {
+            dir.set(dir::NEWBORN);
+        }
+    }
+
     /// Whether a directory is empty if the store has no header of it.
     pub(crate) fn is_newborn(&self, dir: Ino) -> bool {
         let noted = self.cache.find_dir(dir).is_some_and(|slot| self.cache.dir(slot).has(dir::NEWBORN));

@@ -50,7 +50,7 @@ pub(crate) struct Prepared {
 struct Intent {
     since: Wall,
     leader: RankId,
-    names: Vec<(Ino, NameHash)>,
+    names: Vec<Reserved>,
     kept: Kept,
 }
 
@@ -72,6 +72,8 @@ pub(crate) struct Transactions {
     prepared: BTreeMap<TxnId, Prepared>,
     names: BTreeMap<(Ino, NameHash), TxnId>,
     inos: BTreeMap<Ino, TxnId>,
+    /// Directories of which all names are, as they are to go.
+    contents: BTreeMap<Ino, TxnId>,
     /// Directories in which something is reserved.
     dirs: BTreeMap<Ino, u32>,
     intents: BTreeMap<TxnId, Intent>,
@@ -115,7 +117,13 @@ impl Transactions {
     }
 
     fn has_name(&self, dir: Ino, hash: NameHash) -> bool {
-        self.is_others(self.names.get(&(dir, hash)))
+        self.is_others(self.names.get(&(dir, hash))) || self.is_others(self.contents.get(&dir))
+    }
+
+    /// Whether somebody else has a name of that directory.
+    fn has_any_name(&self, dir: Ino) -> bool {
+        let mut names = self.names.range((dir, NameHash(0))..=(dir, NameHash(u64::MAX)));
+        names.any(|(_, id)| self.is_others(Some(id)))
     }
 
     fn has_inode(&self, ino: Ino) -> bool {
@@ -135,15 +143,17 @@ impl Transactions {
     /// Whether an older transaction, or one that has it already, comes before this one at a name.
     fn comes_later(&self, (since, id): (Wall, TxnId), part: &Reserved) -> bool {
         let older = |(other, intent): (&TxnId, &Intent)| {
-            (intent.since, *other) < (since, id) && intent.names.contains(&(part.dir, part.hash))
+            (intent.since, *other) < (since, id) && intent.names.iter().any(|name| name.meets(part))
         };
-        self.has_name(part.dir, part.hash) || self.has_inode(part.ino) || self.intents.iter().any(older)
+        self.has_name(part.dir, part.hash)
+            || (part.is_content() && self.has_any_name(part.dir))
+            || self.has_inode(part.ino)
+            || self.intents.iter().any(older)
     }
 
     /// `kept`: stays until it is reserved, or not, that it is not waited for what another rank would have to tell again.
     fn intend(&mut self, id: TxnId, (since, leader): (Wall, RankId), parts: &[Reserved], kept: Kept) {
-        let names = parts.iter().map(|part| (part.dir, part.hash)).collect();
-        let before = self.intents.insert(id, Intent { since, leader, names, kept });
+        let before = self.intents.insert(id, Intent { since, leader, names: parts.to_vec(), kept });
         self.loose.extend(before.into_iter().flat_map(|intent| intent.kept.pins));
     }
 
@@ -170,7 +180,9 @@ impl Transactions {
         self.resolve(id);
         for part in &parts {
             self.names.insert((part.dir, part.hash), id);
-            if part.ino != Ino::NONE {
+            if part.is_content() {
+                self.contents.insert(part.dir, id);
+            } else if part.ino != Ino::NONE {
                 self.inos.insert(part.ino, id);
             }
             *self.dirs.entry(part.dir).or_default() += 1;
@@ -186,7 +198,11 @@ impl Transactions {
         self.loose.extend(prepared.kept.pins);
         for part in &prepared.parts {
             self.names.remove(&(part.dir, part.hash));
-            self.inos.remove(&part.ino);
+            if part.is_content() {
+                self.contents.remove(&part.dir);
+            } else {
+                self.inos.remove(&part.ino);
+            }
             if let Some(count) = self.dirs.get_mut(&part.dir) {
                 *count -= 1;
                 if *count == 0 {
@@ -237,6 +253,7 @@ impl Transactions {
             | Change::Backptr { .. }
             | Change::Left(_)
             | Change::Holders { .. }
+            | Change::Vacate { .. }
             | Change::Lose { .. } => false,
         };
         let mut decided = self.committed.values().flatten();
@@ -316,6 +333,12 @@ impl View {
     /// The same of a directory that is perhaps not cached. What is reserved in a unit is so under its directory's number.
     pub(crate) fn name_is_free(&self, dir: Ino, hash: NameHash) -> Found<()> {
         if self.transactions.has_name(dir, hash) { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
+    }
+
+    /// The same of all names of a directory.
+    pub(crate) fn names_are_free(&self, dir: Ino) -> Found<()> {
+        let taken = self.transactions.has_any_name(dir) || self.transactions.has_name(dir, NameHash(0));
+        if taken { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
     }
 
     /// The same of an inode.

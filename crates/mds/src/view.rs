@@ -435,6 +435,11 @@ impl View {
         }
     }
 
+    /// Whether it was looked for in the store for the operation at hand, and is not there.
+    pub(crate) fn has_no_header(&self, dir: Ino) -> bool {
+        matches!(self.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == dir)
+    }
+
     /// Whether its time was set there already.
     pub(crate) fn has_times(&self, ino: Ino) -> bool {
         matches!(self.learned.as_deref(), Some(Learned::Times(of, _)) if *of == ino)

@@ -54,6 +54,15 @@ pub enum Mutation<'a> {
         ino: Ino,
         version: u64,
     },
+    /// The same of a directory whose content, and the end of that, is another rank's.
+    DelPlace {
+        ino: Ino,
+        version: u64,
+    },
+    /// A directory is gone whose inode was another rank's: its content, which was empty, ends.
+    DelContent {
+        dir: Ino,
+    },
     /// A client session exists, or is closed.
     Session {
         id: SessionId,
@@ -154,6 +163,8 @@ const DELEGATE_INOS: u8 = 32;
 const SESSION_FLAGS: u8 = 33;
 const HOLDERS: u8 = 34;
 const HOLDER_GONE: u8 = 35;
+const DEL_PLACE: u8 = 36;
+const DEL_CONTENT: u8 = 37;
 
 impl<'a> Mutation<'a> {
     /// Appends the mutation.
@@ -178,6 +189,12 @@ impl<'a> Mutation<'a> {
             }
             Self::DelBackptr { ino, version } => {
                 w.u8(DEL_BACKPTR).u64(ino.0).u64(version);
+            }
+            Self::DelPlace { ino, version } => {
+                w.u8(DEL_PLACE).u64(ino.0).u64(version);
+            }
+            Self::DelContent { dir } => {
+                w.u8(DEL_CONTENT).u64(dir.0);
             }
             Self::Session { id, open, client } => {
                 w.u8(SESSION).u64(id.0).bool(open).name(client);
@@ -264,6 +281,8 @@ impl<'a> Mutation<'a> {
                 name: r.name()?,
             },
             DEL_BACKPTR => Self::DelBackptr { ino: Ino(r.u64()?), version: r.u64()? },
+            DEL_PLACE => Self::DelPlace { ino: Ino(r.u64()?), version: r.u64()? },
+            DEL_CONTENT => Self::DelContent { dir: Ino(r.u64()?) },
             SESSION => Self::Session { id: SessionId(r.u64()?), open: r.bool()?, client: r.name()? },
             SESSION_FLOOR => Self::SessionFloor { id: SessionId(r.u64()?), floor: Tid(r.u64()?) },
             INO_COUNTER => Self::InoCounter { rank: RankId(r.u16()?), next: r.u64()? },
@@ -354,6 +373,8 @@ mod tests {
             Mutation::PutHeader { dir, frag: Frag::WHOLE, version, newborn: true, header: b"h" },
             Mutation::PutBackptr { ino: Ino(4097), version: 3, parent: dir, hash, name: b"a" },
             Mutation::DelBackptr { ino: Ino(4097), version: 4 },
+            Mutation::DelPlace { ino: Ino(4097), version: 4 },
+            Mutation::DelContent { dir: Ino(4097) },
             Mutation::Session { id: SessionId(1), open: true, client: b"host" },
             Mutation::SessionFloor { id: SessionId(1), floor: Tid(7) },
             Mutation::InoCounter { rank: RankId(0), next: 70_000 },

@@ -33,7 +33,15 @@ pub enum Part {
     Above { node: NodeRef, moved: Ino },
     /// Whether that rank has all of these sessions. It is reserved by nobody.
     Sessions { rank: RankId, sessions: Vec<SessionId> },
+    /// The whole content of a directory that is to go, which is there. What its home knows: whether slots place it, and whether it is
+    /// empty if the store has no header of it.
+    Content { dir: Ino, placed: bool, newborn: bool },
 }
+
+/// What `Seen` has as value of a directory's content: names are in it.
+pub const HAS_NAMES: u8 = 1;
+/// The same: it is in parts.
+pub const IN_PARTS: u8 = 2;
 
 impl Part {
     /// Whether it is told once more when all others are reserved.
@@ -41,7 +49,7 @@ impl Part {
     pub const fn is_way(&self) -> bool {
         match self {
             Self::Above { .. } => true,
-            Self::Name { .. } | Self::Inode { .. } | Self::Sessions { .. } => false,
+            Self::Name { .. } | Self::Inode { .. } | Self::Sessions { .. } | Self::Content { .. } => false,
         }
     }
 
@@ -49,7 +57,7 @@ impl Part {
     #[must_use]
     pub const fn is_reserved(&self) -> bool {
         match self {
-            Self::Name { .. } | Self::Inode { .. } => true,
+            Self::Name { .. } | Self::Inode { .. } | Self::Content { .. } => true,
             Self::Above { .. } | Self::Sessions { .. } => false,
         }
     }
@@ -63,7 +71,8 @@ pub struct Seen {
     /// The place of the name. Of a way up: the directory with which it goes on, the root, or the moved one, whichever it meets first.
     pub dir: Ino,
     pub name: Name,
-    /// What it leads to: a dentry's value. Nothing: the name does not exist. Of a way up: nothing. Of sessions: nothing if all are there.
+    /// What it leads to: a dentry's value. Nothing: the name does not exist. Of a way up: nothing. Of sessions: nothing if all are there. Of
+    /// content: nothing if it is empty.
     pub value: Box<[u8]>,
     /// Who has the inode open or locked, if it leaves.
     pub holders: Vec<Holder>,
@@ -86,6 +95,8 @@ pub enum Change {
     Lose { ino: Ino, parent: Ino, hash: NameHash },
     /// The inode comes there, and these have it open or locked: nobody else.
     Holders { ino: Ino, list: Vec<Holder> },
+    /// The directory is gone, and its empty content with it.
+    Vacate { dir: Ino },
 }
 
 /// What the leader says, or is asked.
@@ -109,8 +120,28 @@ pub enum Step {
 pub struct Reserved {
     pub dir: Ino,
     pub hash: NameHash,
-    /// None: there is no such name, or its inode is in `//links`.
+    /// None: there is no such name, or its inode is in `//links`. The directory itself: all names in it.
     pub ino: Ino,
+}
+
+impl Reserved {
+    /// All names of a directory, there or not.
+    #[must_use]
+    pub const fn content(dir: Ino) -> Self {
+        Self { dir, hash: NameHash(0), ino: dir }
+    }
+
+    /// Whether it is all names of the directory: none is in itself.
+    #[must_use]
+    pub fn is_content(&self) -> bool {
+        self.ino == self.dir && self.dir != Ino::NONE
+    }
+
+    /// Whether a name is in both.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.dir == other.dir && (self.hash == other.hash || self.is_content() || other.is_content())
+    }
 }
 
 /// An inode that is another rank's from here on, and the place of its primary dentry there: what this rank has said of that before
@@ -143,6 +174,9 @@ impl Part {
                     w.u64(session.0);
                 }
             }
+            Self::Content { dir, placed, newborn } => {
+                w.u8(5).u64(dir.0).bool(*placed).bool(*newborn);
+            }
         }
     }
 
@@ -164,6 +198,7 @@ impl Part {
                 let sessions = (0..count).map(|_| r.u64().map(SessionId)).collect::<Result<_, _>>()?;
                 Self::Sessions { rank, sessions }
             }
+            5 => Self::Content { dir: Ino(r.u64()?), placed: r.bool()?, newborn: r.bool()? },
             tag => return Err(DecodeError::UnknownTag { what: "part", tag: u64::from(tag) }),
         })
     }
@@ -224,6 +259,9 @@ impl Change {
                 w.u8(5).u64(ino.0).u64(parent.0).u64(hash.0);
             }
             Self::Holders { ino, list } => put_holders(list.iter(), w.u8(7).u64(ino.0)),
+            Self::Vacate { dir } => {
+                w.u8(8).u64(dir.0);
+            }
         }
     }
 
@@ -244,6 +282,7 @@ impl Change {
             5 => Self::Lose { ino: Ino(r.u64()?), parent: Ino(r.u64()?), hash: NameHash(r.u64()?) },
             6 => Self::Left(Left::decode(r)?),
             7 => Self::Holders { ino: Ino(r.u64()?), list: take_holders(r)? },
+            8 => Self::Vacate { dir: Ino(r.u64()?) },
             tag => return Err(DecodeError::UnknownTag { what: "change", tag: u64::from(tag) }),
         })
     }
@@ -393,6 +432,7 @@ mod tests {
                 Part::Inode { node },
                 Part::Above { node, moved: Ino(4099) },
                 Part::Sessions { rank: RankId(2), sessions: vec![SessionId(7), SessionId(9)] },
+                Part::Content { dir: Ino(4098), placed: true, newborn: false },
             ]
         };
         let (dir, ino) = (Ino(4098), Ino(4097));
@@ -405,6 +445,7 @@ mod tests {
             Change::Lose { ino, parent: dir, hash: NameHash(99) },
             Change::Left(Left { ino, parent: dir, hash: NameHash(99) }),
             Change::Holders { ino, list: vec![Holder { ino, opens: 2, ..Holder::default() }] },
+            Change::Vacate { dir },
         ];
         let steps = [
             Step::Clear { since, parts: parts() },

@@ -240,6 +240,16 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_pins_early", "mds", "tests::several::again::a_pin_that_is_told_early_is_caught"),
     // A pin is asked of a rank that has carried it out by a map that the asker has not heard of: one of 18,000 seeds.
     ("mds_handed_asked_at_once", "mds", "peers::tests::defects_of_questions_are_caught"),
+    (
+        "mds_content_outlives_directory",
+        "mds",
+        "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
+    ),
+    (
+        "mds_nowhere_before_durable",
+        "mds",
+        "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
+    ),
     // A directory that left is removed elsewhere, and its slot is this rank's: one of 13,000 seeds.
     ("mds_left_keeps_facts", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // Header and name of a spread directory that come with one answer: one of 8,000 seeds.
@@ -435,6 +445,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds_second_name_is_absent",
         "mds",
         "tests::loads::a_second_name_that_is_taken_for_an_absent_one_is_caught",
+    ),
+    (
+        "client_lists_parts_as_one",
+        "client",
+        "router::tests::bounces::a_listing_that_takes_its_parts_for_one_is_caught",
     ),
     // Many files that are gone, closed one after the other.
     (

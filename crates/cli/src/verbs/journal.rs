@@ -213,6 +213,8 @@ fn text(mutation: &Mutation<'_>) -> String {
         Mutation::PutHeader { dir, version, .. } => format!("header {:#x} v{}", dir.0, version.0),
         Mutation::PutBackptr { ino, parent, .. } => format!("backptr {:#x} in {:#x}", ino.0, parent.0),
         Mutation::DelBackptr { ino, .. } => format!("no backptr {:#x}", ino.0),
+        Mutation::DelPlace { ino, .. } => format!("no place {:#x}", ino.0),
+        Mutation::DelContent { dir } => format!("no content {:#x}", dir.0),
         Mutation::Session { id, open, .. } => {
             format!("session {} {}", id.0, if *open { "opens" } else { "ends" })
         }

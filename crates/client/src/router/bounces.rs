@@ -43,6 +43,8 @@ pub(super) struct Bounced {
     named: u32,
     /// The last pause.
     pause_ns: u64,
+    /// Of a listing: behind which cookie it goes on.
+    after: Option<u64>,
     /// Of an inode: the directory in which it was last seen.
     pub(super) seen_in: Option<Ino>,
 }
@@ -111,6 +113,7 @@ impl Many {
         // Who has it open waits longer.
         let holds = |node: NodeRef| self.clients.iter().any(|client| client.holds(node.ino));
         let is_held = matches!(place, Place::Home(node) if holds(node));
+        self.lists_on(call, &request);
         let next = self.next_to_ask((call, is_held), from, (owner, version));
         if let (Place::Home(node), Some(bounced)) = (place, self.bounces.get_mut(&call)) {
             bounced.seen_in = Some(node.parent);
@@ -133,6 +136,17 @@ impl Many {
                 self.clients.iter_mut().for_each(|client| client.gives_back_nowhere(&request));
                 self.failed(call, Errno::ESTALE, out);
             }
+        }
+    }
+
+    /// The next part of a listing is another question: who sent the one before away was not asked for this one.
+    fn lists_on(&mut self, call: CallId, request: &Request) {
+        let Request::ReadDir { after, .. } = request else { return };
+        let owners = self.owners;
+        let fresh = || Bounced { owners, after: Some(*after), ..Bounced::default() };
+        let bounced = self.bounces.entry(call).or_insert_with(fresh);
+        if bounced.after != Some(*after) && !stdx::mutant!("client_lists_parts_as_one") {
+            *bounced = fresh();
         }
     }
 

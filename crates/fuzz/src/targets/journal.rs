@@ -115,6 +115,8 @@ fn samples() -> Vec<Mutation<'static>> {
         Mutation::PutHeader { dir, frag: Frag::WHOLE, version, newborn: true, header: b"header" },
         Mutation::PutBackptr { ino: Ino(4097), version: 3, parent: dir, hash, name: b"a" },
         Mutation::DelBackptr { ino: Ino(4097), version: 4 },
+        Mutation::DelPlace { ino: Ino(4097), version: 4 },
+        Mutation::DelContent { dir: Ino(4097) },
         Mutation::Session { id: SessionId(1), open: true, client: b"host" },
         Mutation::SessionFloor { id: SessionId(1), floor: Tid(7) },
         Mutation::InoCounter { rank: RankId(0), next: 70_000 },

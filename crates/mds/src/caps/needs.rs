@@ -123,6 +123,8 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
             // Nothing that clients keep. Where an inode is, its dentry has said.
             Mutation::PutBackptr { .. }
             | Mutation::DelBackptr { .. }
+            | Mutation::DelPlace { .. }
+            | Mutation::DelContent { .. }
             | Mutation::Session { .. }
             | Mutation::SessionFloor { .. }
             | Mutation::InoCounter { .. }

@@ -114,13 +114,19 @@ pub(crate) fn set_times(view: &mut View, op: &mut Op, ino: Ino, mtime: Wall, sta
 
 /// The names of a directory, or of a unit of it, if they are here, with the header.
 fn content(view: &mut View, op: &mut Op, unit: Unit) -> Found<u32> {
+    let slot = content_here(view, op, unit)?;
+    view.listing_is_free(unit.dir)?;
+    Ok(slot)
+}
+
+/// The same, whatever is reserved in it.
+pub(crate) fn content_here(view: &mut View, op: &mut Op, unit: Unit) -> Found<u32> {
     let number = number_of(view, op, unit)?;
     match side(view, op, number, unit)? {
         Side::Mine => {}
         Side::Sealed => return Err(Stop::Park(Park::Move)),
         Side::Other(rank) => return Err(Stop::NotMine(rank)),
     }
-    view.listing_is_free(unit.dir)?;
     if let Some(slot) = view.cache.find_dir(number).filter(|slot| view.cache.dir(*slot).has(dir::HEADER)) {
         return Ok(slot);
     }

@@ -1,15 +1,17 @@
 //! Rmdir: an empty directory goes, with its header and backptr.
 //!
-//! Absent: trees.
+//! Absent: trees; what another rank does whose content it is (`transactions/part.rs`).
 
 use crate::op::{Op, Park, Plan, Stop};
 use crate::ops::Headers;
 use crate::ops::destroy::end_holders;
 use crate::perm;
 use crate::territory::Side;
+use crate::transactions::across;
 use crate::txn::Delta;
 use crate::units::whole;
 use crate::view::{Found, View};
+use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
@@ -26,12 +28,19 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     }
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
-    is_empty_here(view, target)?;
-    end_units(view, target)?;
+    let ends_there = across::ends_content(view, op, target)?;
+    if !ends_there {
+        is_empty_here(view, target)?;
+        end_units(view, target)?;
+    }
     let core = view.changed_core(target);
     end_holders(view, core.ino);
     view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
-    view.txn.no_backptr(core.ino, core.change);
+    if ends_there {
+        Mutation::DelPlace { ino: core.ino, version: core.change }.encode(&mut view.txn.muts);
+    } else {
+        view.txn.no_backptr(core.ino, core.change);
+    }
     let mut headers = Headers::new();
     headers.add(dir, -1, -1, Some(view.wall()));
     headers.emit(view);

@@ -12,7 +12,7 @@ use crate::ops::destroy::{self, Fate};
 use crate::ops::sync::sync_first;
 use crate::ops::{Headers, here, rmdir};
 use crate::perm;
-use crate::territory::Side;
+use crate::territory::{Side, is_placed};
 use crate::transactions::part::{content, may_leave};
 use crate::transactions::{carried, dirs};
 use crate::txn::DentryAt;
@@ -22,7 +22,7 @@ use proto::holder::Holder;
 use proto::inode::{EXT_BYTES_MAX, InodeCore, InodeExt, InodeRecord, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
-use proto::transact::{Change, Left, Part, Seen};
+use proto::transact::{Change, IN_PARTS, Left, Part, Seen};
 use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
 
 /// A name, existing or not.
@@ -672,6 +672,31 @@ pub(crate) fn unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name)
     begin(view, op)?;
     let planned = plan_unlink(view, op, parent, name);
     certain(view, op, planned)
+}
+
+/// A directory is to go. Whether another rank has its content and ends it: that rank reserves all names in it, and there are none. If not,
+/// the content has to be here. What was performed is not planned with others.
+pub(crate) fn ends_content(view: &mut View, op: &Op, target: u32) -> Found<bool> {
+    let core = view.cache.node(target).core;
+    if op.told.is_some() || !view.is_boundary(core.ino) {
+        return Ok(false);
+    }
+    let hint = match view.of_itself(core.ino) {
+        Some(Side::Other(rank)) => rank,
+        Some(Side::Mine | Side::Sealed) | None => None,
+    };
+    let (placed, newborn) = (is_placed(&core), core.flags & flags::NEWBORN != 0);
+    let (rank, seen) = view.told(hint, &Part::Content { dir: core.ino, placed, newborn })?;
+    match seen.value.first() {
+        None => {
+            view.txn.across = true;
+            others(view, rank).push(Change::Vacate { dir: core.ino });
+            Ok(true)
+        }
+        Some(&IN_PARTS) => Ok(false),
+        // So it was when that was told, and is there yet.
+        Some(_) => Err(Errno::ENOTEMPTY.into()),
+    }
 }
 
 fn plan_unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {

@@ -73,7 +73,7 @@ pub(super) fn say_join(view: &mut View, op: &Op, part: &Part, holders: &[Holder]
             Some(Side::Other(rank)) => rank,
             Some(Side::Mine | Side::Sealed) | None => None,
         },
-        Part::Above { .. } | Part::Sessions { .. } => None,
+        Part::Above { .. } | Part::Sessions { .. } | Part::Content { .. } => None,
     };
     if let Some(to) = to {
         view.transactions.joins.extend(holders.iter().map(|holder| (holder.session, to)));
@@ -153,7 +153,7 @@ impl Rank {
         let (Step::Clear { parts, .. } | Step::Prepare { parts, .. }) = step else { return BTreeSet::new() };
         let asked = parts.iter().flat_map(|part| match part {
             Part::Sessions { sessions, .. } => sessions.as_slice(),
-            Part::Name { .. } | Part::Inode { .. } | Part::Above { .. } => &[],
+            Part::Name { .. } | Part::Inode { .. } | Part::Above { .. } | Part::Content { .. } => &[],
         });
         self.strangers(asked)
     }

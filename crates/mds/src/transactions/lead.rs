@@ -145,7 +145,7 @@ impl Leads {
 fn is_of_system(part: &Part) -> bool {
     match part {
         Part::Name { parent, .. } => parent.ino.is_reserved(),
-        Part::Inode { .. } | Part::Above { .. } | Part::Sessions { .. } => false,
+        Part::Inode { .. } | Part::Above { .. } | Part::Sessions { .. } | Part::Content { .. } => false,
     }
 }
 

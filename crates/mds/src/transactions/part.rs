@@ -8,20 +8,23 @@ use crate::caps::needs;
 use crate::op::{Effects, LoadKey, Op, OpId, Park, Plan, Stop};
 use crate::ops::Headers;
 use crate::ops::destroy::{self, Fate};
-use crate::ops::sync;
+use crate::ops::{ranks, sync};
 use crate::output::Output;
 use crate::peers::Question;
 use crate::rank::{Pending, Rank};
 use crate::transactions::lead::FAILED_NS;
 use crate::transactions::{Kept, carried, dirs, no_left};
-use crate::txn::DentryAt;
+use crate::txn::{Delta, DentryAt};
+use crate::units::whole;
 use crate::view::{Found, View, park};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
 use proto::holder::Holder;
 use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
+use proto::transact::{
+    Change, HAS_NAMES, IN_PARTS, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved,
+};
 use proto::{Errno, Incarnation, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
 use stdx::{Now, Outbox, Wall};
 
@@ -262,6 +265,28 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let way = Some(Vec::new());
             Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
         }
+        Part::Content { dir, placed, newborn } => {
+            view.note_told_facts(*dir, *placed, *newborn);
+            if !placed {
+                op.hears().inherits.push(*dir);
+            }
+            let slot = ranks::content_here(view, op, whole(*dir))?;
+            cleared(view, op, needs::of_listing(view, slot), patience)?;
+            // What is decided may fill or empty it.
+            view.names_are_free(*dir)?;
+            let header = &view.cache.dir(slot).header;
+            let value: Box<[u8]> = match () {
+                () if header.spread().is_some() => [IN_PARTS].into(),
+                () if header.entries > 0 => [HAS_NAMES].into(),
+                () => Box::default(),
+            };
+            // What cannot go nobody reserves.
+            let way = (!value.is_empty()).then(Vec::new);
+            let name = Name::new(&Ino::NONE.link_name()).map_err(|_| Errno::EIO)?;
+            let seen = Seen { parent: Box::default(), dir: *dir, name, value, holders: Vec::new() };
+            let reserved = Reserved::content(*dir);
+            Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
+        }
     }
 }
 
@@ -442,6 +467,15 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
                 return Ok(Some(*ino));
             }
         }
+        Change::Vacate { .. } if stdx::mutant!("mds_content_outlives_directory") => {}
+        // Nobody ever changed anything in it.
+        Change::Vacate { dir } if view.has_no_header(*dir) => {}
+        Change::Vacate { dir } => {
+            let slot = content(view, *dir, NameHash(0))?;
+            // A replay may know nothing else of it.
+            view.txn.header(view.cache.dirs.get(slot), Delta::default());
+            Mutation::DelContent { dir: *dir }.encode(&mut view.txn.muts);
+        }
     }
     Ok(None)
 }
@@ -455,6 +489,7 @@ impl Rank {
         let dir = |part: &Part| match part {
             // Nothing of it changes.
             Part::Above { .. } | Part::Sessions { .. } => Ino::NONE,
+            Part::Content { dir, .. } => *dir,
             Part::Name { parent, name, .. } => self.view.cache.inner(parent.ino, self.view.name_hash(name)),
             Part::Inode { node } => {
                 let known = self.view.cache.by_ino(node.ino);
@@ -494,7 +529,8 @@ impl Rank {
     /// What is reserved for a transaction is free again.
     pub(crate) fn release_part(&mut self, now: Now, id: TxnId, out: &mut Outbox<Output>) {
         let Some(prepared) = self.view.transactions.prepared().get(&id) else { return };
-        let inos: Vec<Ino> = prepared.parts.iter().map(|part| part.ino).collect();
+        let inodes = prepared.parts.iter().filter(|part| !part.is_content());
+        let inos: Vec<Ino> = inodes.map(|part| part.ino).collect();
         Mutation::Resolved { id, left: &no_left().0 }.encode(&mut self.view.txn.muts);
         self.commit(now, None, out);
         self.reservations_changed();

@@ -253,7 +253,7 @@ impl Records {
                 Backptr { version, parent, hash, name: name.into() }.encode(&mut w);
                 self.put(key, &w.0, undo)
             }
-            Mutation::DelBackptr { ino, version } => {
+            Mutation::DelBackptr { ino, version } | Mutation::DelPlace { ino, version } => {
                 let key = Key::Backptr { ino };
                 if self.backptr(&key).is_some_and(|old| old.version <= version) {
                     self.set(key, None, undo);
@@ -278,6 +278,7 @@ impl Records {
             | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. }
             | Mutation::Sealed { .. }
+            | Mutation::DelContent { .. }
             | Mutation::Holders { .. }
             | Mutation::HolderGone { .. }
             | Mutation::Prepared { .. }

@@ -396,3 +396,42 @@ fn a_client_that_closes_one_by_one_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+/// What broke: parts of a directory were two ranks', by turns. What was sent away of each counted for the next ones, and a listing that
+/// took two seconds ended (ESTALE).
+#[test]
+fn each_part_of_a_listing_is_looked_for_anew() {
+    let spread = NodeRef { ino: Ino(8000), parent: Ino::ROOT, hash: proto::NameHash(3) };
+    let mut parts = map(3, 2, &[(PINNED.ino, 1)]);
+    for at in (1..16_u64).step_by(2) {
+        let unit = Unit { dir: spread.ino, frag: Frag { prefix: at << 60, depth: 4 } };
+        let entry = Entry { rank: RankId(1), version: 3, policy: Policy::Carved, moving: None };
+        Arc::make_mut(&mut parts.entries).insert(unit, entry);
+    }
+    parts.check().expect("a map");
+    let mut bench = Bench::of_two();
+    bench.say(0, said_map(&parts));
+    let list = Request::ReadDir { dir: spread, after: 0, attrs: false, bytes_max: 64 };
+    let mut tid = bench.call(1, list).asked(0)[0];
+    for at in 1..16_u64 {
+        let (from, to) = if at % 2 == 1 { (0, 1) } else { (1, 0) };
+        bench.passes(300);
+        let said = bench.reply(from, tid, Ok(Reply::Further((at << 59) - 1)));
+        let [next] = said.asked(from)[..] else { panic!("{:?}", said.0) };
+        let said = bench.not_mine(from, next, Some(to), 3);
+        assert_eq!(said.answers(), [], "part {at}");
+        let [there] = said.asked(to)[..] else { panic!("part {at}: {:?}", said.0) };
+        tid = there;
+    }
+    let end = Ok(Reply::Entries { entries: vec![], end: true });
+    assert_eq!(bench.reply(1, tid, end.clone()).answers(), [(1, end)]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_listing_that_takes_its_parts_for_one_is_caught() {
+    stdx::mutant::activate(Some("client_lists_parts_as_one"));
+    let verdict = std::panic::catch_unwind(each_part_of_a_listing_is_looked_for_anew);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

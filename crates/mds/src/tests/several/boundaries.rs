@@ -111,9 +111,10 @@ fn an_empty_one_is_removed_by_way_of_its_home() {
 
 /// What broke: just behind its rank's death the answer was EBUSY, also where another file was open.
 #[test]
-fn one_is_removed_when_it_is_known_what_former_sessions_keep() {
+fn one_is_replaced_when_it_is_known_what_former_sessions_keep() {
     let mut c = Cluster::new();
     let (dir, other) = (c.mkdir(root(), "d"), c.mkdir(root(), "other"));
+    c.mkdir(root(), "new");
     assert_eq!((c.pin(dir, 1), c.pin(other, 1)), (Ok(Reply::Ok), Ok(Reply::Ok)));
     let file = c.create(other, "f");
     c.greet(0, Peer::Trusted, Bits::ATTRS);
@@ -128,7 +129,9 @@ fn one_is_removed_when_it_is_known_what_former_sessions_keep() {
     assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
     world.say(REMOTE, ClientMsg::Reclaimed);
     c.settle();
-    let tid = c.start(0, EMBEDDED, Request::RmDir { parent: root(), name: n("d") });
+    let (parent, new_parent) = (root(), root());
+    let over = Request::Rename { parent, name: n("new"), new_parent, new_name: n("d"), flags: 0 };
+    let tid = c.start(0, EMBEDDED, over);
     c.pass(20);
     assert_eq!(c.take_answer(0, EMBEDDED, tid), None);
     c.hold(1).say(REMOTE, ClientMsg::Settled);
@@ -139,7 +142,7 @@ fn one_is_removed_when_it_is_known_what_former_sessions_keep() {
 #[test]
 fn a_removal_that_does_not_wait_is_caught() {
     stdx::mutant::activate(Some("mds_hand_does_not_wait"));
-    let verdict = std::panic::catch_unwind(one_is_removed_when_it_is_known_what_former_sessions_keep);
+    let verdict = std::panic::catch_unwind(one_is_replaced_when_it_is_known_what_former_sessions_keep);
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }

@@ -10,6 +10,7 @@ mod grants;
 mod haste;
 mod numbers;
 mod removal;
+mod rmdir;
 mod spread;
 
 use super::*;

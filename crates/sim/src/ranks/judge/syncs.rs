@@ -66,7 +66,7 @@ impl Judge {
     /// A caller is about to have an answer, if it is one of which anything can be synced.
     pub(in crate::ranks) fn tells(&mut self, client: usize, keys: &[Key], asked: &Asked, outcome: &Outcome) {
         let own = keys.iter().filter(|_| outcome.is_ok());
-        let mut told: Vec<Told> = own.filter_map(|key| self.told_of_own(*key, asked)).collect();
+        let mut told: Vec<Told> = own.filter_map(|key| self.told_of_own(*key)).collect();
         let since = asked.call.and_then(|call| self.begun.get(&call)).copied().unwrap_or(self.first);
         told.extend(seen(&asked.request, outcome).iter().filter_map(|seen| self.told_of_name(since, seen)));
         let list = self.syncs.told.entry(client).or_default();
@@ -75,15 +75,16 @@ impl Judge {
         list.drain(..much);
     }
 
-    /// What the caller changed.
-    fn told_of_own(&self, key: Key, asked: &Asked) -> Option<Told> {
-        let (_, end) = self.pending.get(&key)?.executed.as_ref()?;
+    /// What the caller changed. What that rank was asked counts: a file that is opened by one of several names is opened by its number.
+    fn told_of_own(&self, key: Key) -> Option<Told> {
+        let pending = self.pending.get(&key)?;
+        let (outcome, end) = pending.executed.as_ref()?;
         let step = self.line.iter().find(|step| step.rank == key.0 && step.end == *end);
-        let request = &asked.request;
+        let request = &pending.asked.request;
         let subject = request.subject().map(|(node, _)| node.ino);
         let linked = if let Request::Link { node, .. } = request { Some(node.ino) } else { None };
-        let made = match &self.pending.get(&key)?.executed {
-            Some((Ok(Reply::Attr(attr) | Reply::Created { attr, .. }), _)) => Some(attr.ino),
+        let made = match outcome {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => Some(attr.ino),
             _ => None,
         };
         let about = parents(request).chain(subject).chain(linked).chain(made).collect();
@@ -208,5 +209,38 @@ fn seen<'a>(request: &'a Request, outcome: &'a Outcome) -> Vec<Seen<'a>> {
             .map(|entry| Seen { dir: dir.ino, name: &entry.name, ino: Some(entry.ino) })
             .collect(),
         (every_request!(), _) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Records;
+    use proto::ids::{SessionId, Tid};
+    use proto::request::NewNode;
+    use proto::{Attr, Cred, Name, NodeRef};
+    use stdx::{Wall, hash::HashSeed};
+
+    /// What broke: a file was made by one of its several names, which was there. It was opened, and cut, where its inode is; that is
+    /// about no name, and a sync of the directory was to cover it.
+    #[test]
+    fn a_sync_of_a_directory_covers_no_file_that_was_opened_by_a_name_in_it() {
+        let mut judge = Judge::new(HashSeed([7; 16]), Records::default(), Wall(0));
+        let key = (RankId(0), SessionId(5), Tid(1));
+        let (dir, file) = (NodeRef::bare(Ino(5000)), NodeRef::bare(Ino(6000)));
+        let asked = |request| Asked { cred: Cred::ROOT, request, call: Some(1) };
+        let attr = Attr { ino: file.ino, ..Attr::default() };
+        judge.arrives(key, asked(Request::Open { node: file, flags: 514 }));
+        judge.pending.get_mut(&key).expect("asked").executed = Some((Ok(Reply::Attr(attr)), Position(9)));
+        let (new, name) = (NewNode { mode: 0o600, umask: 0, rdev: 0 }, Name::new(b"b").expect("a name"));
+        let create = Request::Create { parent: dir, name, new, flags: 514 };
+        judge.tells(0, &[key], &asked(create), &Ok(Reply::Created { attr, new: false }));
+        let mut sync = |call, node| {
+            let request = Request::Fsync { node, data_only: false };
+            judge.sync_begins(0, call, &request);
+            judge.sync_ends(call, &request, &Ok(Reply::Ok))
+        };
+        assert!(sync(2, dir).is_ok(), "no name of it was changed");
+        assert!(sync(3, file).is_err(), "it is about the file");
     }
 }

@@ -100,8 +100,8 @@ impl Transactions {
             let theirs = self.reserved.iter().filter(|((rank, _), _)| *rank == at.rank);
             let mut theirs = theirs.flat_map(|(_, held)| &held.parts);
             theirs.any(|held| {
-                (held.dir, held.hash) == (part.dir, part.hash)
-                    || (held.ino == part.ino && part.ino != Ino::NONE)
+                let inode = part.ino != Ino::NONE && !part.is_content() && !held.is_content();
+                held.meets(part) || (inode && held.ino == part.ino)
             })
         };
         if let Some(twice) = parts.iter().find(|part| same(part)) {
@@ -217,6 +217,7 @@ impl Transactions {
             | Change::Header { .. }
             | Change::Lose { .. }
             | Change::Holders { .. }
+            | Change::Vacate { .. }
             | Change::Left(_) => None,
         });
         places.collect()
@@ -301,7 +302,7 @@ impl Full<'_> {
                 self.put(self.key(Ino::orphans(rank), &hex), &value.0)?;
             }
             // Told to nobody but the store.
-            Change::Backptr { .. } | Change::Left(_) | Change::Holders { .. } => {}
+            Change::Backptr { .. } | Change::Left(_) | Change::Holders { .. } | Change::Vacate { .. } => {}
         }
         Ok(())
     }

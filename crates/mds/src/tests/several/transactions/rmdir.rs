@@ -1,0 +1,129 @@
+//! Rmdir where the directory's content is another rank's: it ends there, and nothing moves for it.
+//!
+//! Absent: content that others may be about to empty (`removal.rs`), and that is in parts (`../spreads.rs`).
+
+use super::*;
+
+fn rmdir(name: &str) -> Request {
+    Request::RmDir { parent: root(), name: n(name) }
+}
+
+#[test]
+fn an_empty_directory_goes_and_nothing_moves_for_it() {
+    let Scene { mut c, dir, .. } = Scene::new();
+    let made = c.create(dir, "g");
+    assert_eq!(c.call(0, rmdir("d")), Err(Errno::ENOTEMPTY));
+    c.assert_resolved();
+    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+    (0..2).for_each(|rank| c.checkpoint(rank));
+    let header = key_bytes(StoreKey::Header { dir: dir.ino, frag: Frag::WHOLE });
+    assert!(c.hold(1).store.contains_key(&header));
+    let version = c.map.version;
+    assert_eq!(c.call(0, rmdir("d")), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    c.pass(50);
+    c.assert_resolved();
+    assert_eq!(
+        (c.map.version, c.owner(dir)),
+        (version + 1, None),
+        "its entry has gone, and none came or moved"
+    );
+    assert_eq!(c.names(root()), ["f"]);
+    for node in [dir, made] {
+        for rank in [0, 1] {
+            let answer = c.ask(rank, Request::GetAttr { node });
+            assert!(matches!(answer, Answered::NotMine(_)), "{answer:?}");
+        }
+    }
+    // Nothing is left of it in the store.
+    (0..2).for_each(|rank| c.checkpoint(rank));
+    let backptr = key_bytes(StoreKey::Backptr { ino: dir.ino });
+    assert!(!c.hold(1).store.contains_key(&header) && !c.hold(1).store.contains_key(&backptr));
+}
+
+#[test]
+fn it_goes_once_whoever_dies() {
+    let prepare = |s: &mut Scene| {
+        s.c.create(s.dir, "g");
+        assert!(s.c.call(0, Request::Unlink { parent: s.dir, name: n("g") }).is_ok());
+    };
+    Scene::with_deaths(
+        2,
+        0,
+        prepare,
+        |_| rmdir("d"),
+        |s| {
+            assert_eq!(s.c.lookup(root(), "d"), Err(Errno::ENOENT));
+            s.check_names(root(), &["f"]);
+            assert!(!matches!(s.c.ask(0, Request::GetAttr { node: s.dir }), Answered::Outcome(Ok(_))));
+        },
+    );
+}
+
+/// Whoever makes a name while it is reserved has it, or the directory is gone.
+#[test]
+pub(super) fn what_is_made_meanwhile_waits_and_finds_it_gone() {
+    for commits in [true, false] {
+        let Scene { mut c, dir, .. } = Scene::new();
+        c.greet(1, Peer::Trusted, Bits::NONE);
+        c.worlds[0].auto_durable = false;
+        let removal = c.start(0, EMBEDDED, rmdir("d"));
+        assert!(c.worlds[1].rank.view.transactions.has_in(dir.ino), "{:?}", c.worlds[1].notes);
+        let new = proto::request::NewNode { mode: 0o644, umask: 0, rdev: 0 };
+        let create = Request::Create { parent: dir, name: n("g"), new, flags: 0 };
+        let tid = c.start(1, REMOTE, create);
+        c.pass(20);
+        assert_eq!(c.take_answer(1, REMOTE, tid), None, "it is undecided");
+        if commits {
+            c.worlds[0].auto_durable = true;
+            c.hold(0).sync();
+            assert_eq!(c.wait(0, EMBEDDED, removal), Answered::Outcome(Ok(Reply::Ok)));
+            let answer = c.wait(1, REMOTE, tid);
+            assert!(!matches!(answer, Answered::Outcome(Ok(_))), "{answer:?}");
+        } else {
+            c.crash(0);
+            c.worlds[0].auto_durable = true;
+            c.hold(0).sync();
+            c.settle();
+            assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+            assert_eq!(c.call(0, rmdir("d")), Err(Errno::ENOTEMPTY));
+        }
+        c.pass(50);
+        c.assert_resolved();
+    }
+}
+
+/// Two that go at once to the same place, one of them with a name that comes there from elsewhere.
+#[test]
+fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
+    for first in [0_usize, 1] {
+        let mut s = Scene::new();
+        let request = rename((root(), "f"), (s.dir, "g"), 0);
+        let mut ask = |at: usize| match at {
+            0 => (0, s.c.start(0, EMBEDDED, rmdir("d"))),
+            _ => (1, s.c.start(1, EMBEDDED, request.clone())),
+        };
+        let asked = [ask(first), ask(1 - first)];
+        let answers: Vec<bool> = asked
+            .iter()
+            .map(|(at, tid)| matches!(s.c.wait(*at, EMBEDDED, *tid), Answered::Outcome(Ok(_))))
+            .collect();
+        assert_eq!(answers.iter().filter(|done| **done).count(), 1, "{answers:?}");
+        s.c.pass(50);
+        s.c.assert_resolved();
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_content_that_ends_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("mds_nowhere_before_durable", what_is_made_meanwhile_waits_and_finds_it_gone),
+        ("mds_content_outlives_directory", an_empty_directory_goes_and_nothing_moves_for_it),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
