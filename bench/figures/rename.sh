@@ -7,7 +7,7 @@
 . "$(dirname "$0")/steady.sh"
 SECONDS_EACH=${SECONDS_EACH:-15} DIRS=${DIRS:-16}
 
-begin "rename: pando bench steady --groups a --to b (both rank 1's) against --to c (rank 2's), --dirs $DIRS --clients 1 --seconds $SECONDS_EACH" setfattr
+begin "rename: pando bench steady --groups a --to b (both rank 1's) against --to c (rank 2's), --dirs $DIRS --clients 1, $SECONDS_EACH s" setfattr python3
 serve_ranks 3 3
 for each in "a 1" "b 1" "c 2"; do
     read -r name rank <<<"$each"
@@ -19,19 +19,21 @@ for ((round = 1; round <= ROUNDS; round++)); do
     for kind in $(sides "$round" local across); do
         to=b
         [ $kind = local ] || to=c
-        load "$SECONDS_EACH" --groups a --to $to --dirs "$DIRS"
-        wait_end "$LOAD" $((SECONDS_EACH + 60)) || die "the load does not end"
-        cat "$WORK/load"
-        echo "$kind: $(words 0 9999999999)"
-        read -r rate p50 p99 _ _ errors < <(part 0 9999999999)
-        [ "$errors" = 0 ] || die "renames fail"
-        note rate.$kind "$rate"
-        note p50.$kind "$p50"
-        note p99.$kind "$p99"
+        BEFORE=$(requests 1 2)
+        load --groups a --to $to --dirs "$DIRS"
+        used=$(cpu "$SERVER")
+        sleep "$SECONDS_EACH"
+        end=$(now)
+        note "server.$kind" "$(minus "$(cpu "$SERVER")" "$used")"
+        unload
+        span $kind "$LOADED" "$end"
+        [ "$(tail -n 1 "$WORK/note.errors.$kind")" = 0 ] || die "renames fail"
+        echo "$kind: requests of ranks 1 and 2: $(served 1 2)"
     done
 done
 
 echo
-for kind in local across; do echo "$kind: $(of rate.$kind)/s, p50 $(of p50.$kind) us, p99 $(of p99.$kind) us"; done
-echo "across to local: p50 $(ratio p50.across p50.local), p99 $(ratio p99.across p99.local)"
-echo "durability: on disk when answered, both; wanted: 3"
+for kind in local across; do echo "$kind: $(of rate.$kind)/s, p50 $(of p50.$kind) us, p99 $(of p99.$kind) us, longest $(of longest.$kind %.1f) ms; CPU s of the server in $SECONDS_EACH s $(of server.$kind %.2f)"; done
+echo "across to local: p50 $(ratio p50.across p50.local), p99 $(ratio p99.across p99.local), calls/s $(ratio rate.across rate.local)"
+costs
+echo "wanted: 3"

@@ -1,45 +1,58 @@
 #!/usr/bin/env bash
-# A directory of NAMES names goes from rank to rank and back (`ceph.dir.pin`) under load: what the calls in it take meanwhile. Its clients create, stat and unlink in it alone, so
-# whoever is parked by the seal is among them; the longest call of a second in which it moved bounds what any of these waited.
+# A directory of NAMES names goes from rank to rank and back (`ceph.dir.pin`) under load: what the calls take that are under way meanwhile. Its clients create, stat and
+# unlink in it alone, one call at a time each. Which calls the seal parks is not seen from outside: the longest call of each client in each move takes no less than those of its calls that
+# were parked. Beside them: the same of as many and as long pieces of the time before.
 #
-#   NAMES=10000 CLIENTS=2 MOVES=10 EVERY=3      seconds between moves
+#   NAMES=10000 CLIENTS=16 MOVES=10 EVERY=3      seconds between moves
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/steady.sh"
-NAMES=${NAMES:-10000} CLIENTS=${CLIENTS:-2} MOVES=${MOVES:-10} EVERY=${EVERY:-3}
+NAMES=${NAMES:-10000} CLIENTS=${CLIENTS:-16} MOVES=${MOVES:-10} EVERY=${EVERY:-3}
 
 begin "seal: pando bench steady --groups s --dirs 1 --clients $CLIENTS in a directory of $NAMES names; pinned to ranks 1 and 2 by turns, $MOVES times" setfattr
+# meanwhile KEY: notes the calls that are under way in the spans of WORK/KEY, and the longest of each client in each (ms).
+meanwhile() {
+    awk -v each="$WORK/note.each.$1" -v longest="$WORK/note.longest.$1" '
+        NR == FNR { from[NR] = $1; to[NR] = $2; spans = NR; next }
+        { for (i = 1; i <= spans; i++) if ($1 < to[i] && $1 + $2 / 1e6 > from[i]) {
+            print $2 / 1000 >> each
+            if ($2 / 1000 > most[i " " $4]) most[i " " $4] = $2 / 1000
+        } }
+        END { for (one in most) print most[one] >> longest }' "$WORK/$1" "$WORK/calls"
+}
+
 serve_ranks 3 3
 pinned s 1
 mkdir "$WORK/mnt/s/d0"
 (cd "$WORK/mnt/s/d0" && seq -f 'name%08.0f' "$NAMES" | xargs touch)
 for ((round = 1; round <= ROUNDS; round++)); do
     echo "round $round:"
-    load $(((MOVES + 3) * EVERY + 30)) --groups s --dirs 1 --clients "$CLIENTS"
-    until_true grep -q ' ops ' "$WORK/load"
-    # What is made first counts nowhere.
-    sleep 2
-    from=$(now)
+    load --groups s --dirs 1 --clients "$CLIENTS"
     sleep $((3 * EVERY))
     begun=$(now)
+    : >"$WORK/moving"
     for ((i = 1; i <= MOVES; i++)); do
-        to=$((1 + i % 2))
-        moved=$(now)
+        to=$((1 + (i + (round - 1) * MOVES) % 2))
+        from=$(now)
         setfattr -n ceph.dir.pin -v $to "$WORK/mnt/s"
-        took=$(minus "$(now)" "$moved")
+        echo "$from $(now)" >>"$WORK/moving"
+        note took "$(awk 'END { printf "%.4f", $2 - $1 }' "$WORK/moving")"
+        echo "move $i to rank $to: $(tail -n 1 "$WORK/note.took") s"
         sleep "$EVERY"
-        end=$(now)
-        echo "move $i to rank $to, $took s: $(words "$moved" "$end")"
-        note highest "$(part "$moved" "$end" | awk '{ print $5 / 1000 }')"
-        note errors "$(part "$moved" "$end" | awk '{ print $6 }')"
-        note took "$took"
     done
-    kill "$LOAD" && wait_end "$LOAD" 10
-    cat "$WORK/load"
-    echo "before: $(words "$from" "$begun")"
-    note before "$(part "$from" "$begun" | awk '{ print $5 / 1000 }')"
-    note p99.before "$(part "$from" "$begun" | awk '{ print $3 / 1000 }')"
+    end=$(now)
+    unload
+    awk -v at="$LOADED" -v step="$(per $((3 * EVERY)) "$MOVES")" '{ printf "%.6f %.6f\n", at + (NR - 1) * step, at + (NR - 1) * step + $2 - $1 }' "$WORK/moving" >"$WORK/quiet"
+    meanwhile moving
+    meanwhile quiet
+    span before "$LOADED" "$begun"
+    span after "$begun" "$end"
 done
 
 echo
-echo "longest call around a move: $(of highest %.1f) ms; without moves, in $((3 * EVERY)) s: $(of before %.1f) ms (p99 $(of p99.before %.2f) ms); a move took $(of took %.2f) s; errors $(of errors)"
+for when in moving quiet; do
+    echo "$when: p99 of $(wc -l <"$WORK/note.each.$when") calls under way $(quantile each.$when 0.99) ms; longest of each client in each, $(wc -l <"$WORK/note.longest.$when"): p50 $(quantile longest.$when 0.5) ms, p99 $(quantile longest.$when 0.99) ms, highest $(quantile longest.$when 1) ms"
+done
+echo "all calls, before any move: p99 $(of p99.before) us, longest $(of longest.before %.1f) ms; from the first move on: p99 $(of p99.after) us, longest $(of longest.after %.1f) ms; errors $(of errors.after)"
+echo "a move took $(of took %.3f) s"
+costs
 echo "wanted: p99 of what was parked below 10 ms"

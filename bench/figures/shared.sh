@@ -8,7 +8,7 @@
 PROCS=${PROCS:-4} DEPTH=${DEPTH:-32} FILES=${FILES:-200000}
 TESTS="create lookup getattr unlink"
 
-begin "shared: pando bench calls --procs $PROCS --depth $DEPTH --files $FILES, --shared in a directory spread over ranks 0 and 1 against private ones, half at each; 2 ranks" setfattr
+begin "shared: pando bench calls --procs $PROCS --depth $DEPTH --files $FILES, --shared in a directory spread over ranks 0 and 1 against private ones, half at each; 2 ranks" setfattr python3
 serve_ranks 2 2
 # parts PATH: ranks that have some.
 parts() { "$PANDO" --format json dirfrag ls "$1" | grep -o '"rank": *[0-9]*' | sort -u | wc -l; }
@@ -27,12 +27,14 @@ done
 
 for ((round = 1; round <= ROUNDS; round++)); do
     for side in $(sides "$round" private shared); do
+        BEFORE=$(requests 0 1)
         words=()
         [ $side = private ] || words=(--shared)
         "$PANDO" bench calls "unix:$WORK/data/pando.sock" --procs "$PROCS" --depth "$DEPTH" --files "$FILES" --prefix "$side$round" "${words[@]}" \
             --watch-pid "$SERVER" --tests "${TESTS// /,}" >"$WORK/out"
         echo "round $round, $side:"
         cat "$WORK/out"
+        echo "requests of ranks 0 and 1: $(served 0 1)"
         for test in $TESTS; do
             note "$side.$test" "$(phase $test 3 <"$WORK/out")"
             note "p99.$side.$test" "$(phase $test 5 <"$WORK/out")"

@@ -96,11 +96,21 @@ def main():
         rows.append([name, spread([one["cpu"] for one in rounds], "{:.2f}"), ", ".join(parts)])
     table(rows)
 
+    served(folder, measured)
     print("what an answer promises, as run")
     for name, version, durability in systems:
         print(f"  {name} ({version}): {durability}")
         if not found[name]:
             print(f"  {name}: no round succeeded")
+
+
+def served(folder, measured):
+    """Of systems with several metadata servers: how many requests each was asked in each round."""
+    for name in measured:
+        for path in sorted(folder.glob(f"*-{name}.served")):
+            servers = [line.split() for line in path.read_text().splitlines()]
+            counts = ", ".join(f"{int(count):,} of mds.{server}" for server, count in servers)
+            print(f"requests to {name} in round {path.name.split('-')[0]}: {counts}")
 
 
 def ratio(ours, theirs, phase):

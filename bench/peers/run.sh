@@ -102,6 +102,7 @@ measure() {
     mdtest=("$PANDO" bench mdtest -F -L -w "$write" -z 2 -b 10 -I "$items" -u --np "$np" -d "$MNT/mdtest" --format json)
     [ -z "$CLIENT" ] || mdtest+=(--watch-pid "$CLIENT")
     ticks >"$name.before"
+    ! declare -F "$2_requests" >/dev/null || "$2_requests" >"$name.asked" 2>"$name.stderr" || return 1
     while :; do
         # As the mdtest makes it, if it is not there.
         if declare -F "$2_tree" >/dev/null; then "$2_tree" "$MNT/mdtest/test-dir.0-0" 2>"$name.stderr" || return 1; fi
@@ -111,6 +112,12 @@ measure() {
         turn=$((turn + 1))
     done
     ticks >"$name.after"
+    if [ -e "$name.asked" ]; then
+        "$2_requests" >"$name.requests" 2>"$name.stderr" || return 1
+        # Since before.
+        paste -d' ' "$name.asked" "$name.requests" | awk '{ print $1, $4 - $2 }' >"$name.served"
+        rm "$name.asked" "$name.requests"
+    fi
     [ -s "$name.stderr" ] || rm -f "$name.stderr"
 }
 
@@ -128,7 +135,7 @@ one() {
     mkdir -p "$out/$1-$2-logs"
     find "$BASE" -xdev -name '*.log' -size +0 -exec cp {} "$out/$1-$2-logs" \; || true
     tail -n 5 "$out/$1-$2-logs"/*.log "$out/$1-$2.stderr" >&2 2>/dev/null || true
-    rm -f "$out/$1-$2"-*.json "$out/$1-$2"-*.again "$out/$1-$2".before "$out/$1-$2".after
+    rm -f "$out/$1-$2"-*.json "$out/$1-$2"-*.again "$out/$1-$2".{before,after,asked,requests,served}
     down
     return 1
 }

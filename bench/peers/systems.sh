@@ -4,7 +4,8 @@
 #   NAME_version      one line
 #   NAME_durability   what an answer promises, one line
 #   NAME_up           starts it on the empty disk at BASE, mounts it at MNT, sets CLIENT; nonzero when it cannot
-#   NAME_tree         only if it needs that: makes the directory that it is given, in which the processes' trees will be
+#   NAME_tree         only if it needs that: makes the directory that it is given, in which the processes' trees (of `np`) will be
+#   NAME_requests     only of several metadata servers: NAME REQUESTS of each, one a line
 #
 # Absent: installing (prepare.sh), ending (lib.sh: unmounting and ending the processes is the same for all).
 
@@ -82,6 +83,16 @@ rows = json.load(sys.stdin)["mdsmap"]["slots"]
 sys.exit(sum(row["slots"] for row in rows if row["rank"] == 1) < 2048 or any(row["moving"] for row in rows))'
 }
 pando2_tree() { divided "$1" && until_true 60 "half of the slots with the second rank" pando2_shares; }
+pando2_requests() { asked 0 1 timeout 20 "$PANDO" --cluster "$BASE/data" --format json; }
+
+# asked NAME NAME COMMAND...: of both; Ceph answers `tell mds.NAME perf dump` with the same keys.
+asked() {
+    local name names=("$1" "$2")
+    shift 2
+    for name in "${names[@]}"; do
+        "$@" tell "mds.$name" perf dump | python3 -c 'import json, sys; print(sys.argv[1], json.load(sys.stdin)["mds"]["request"])' "$name" || return 1
+    done
+}
 
 # divided DIR: what is made in it is divided among the ranks; the same words for CephFS and for us.
 divided() { mkdir -p "$1" && setfattr -n ceph.dir.pin.distributed -v 1 "$1"; }
@@ -157,6 +168,9 @@ osd crush chooseleaf type = 0
 osd objectstore = bluestore
 # A file with holes; the default is larger than the disk.
 bluestore block size = 8589934592
+[mds]
+# Without one it does not answer "tell".
+admin socket = $BASE/\$name.asok
 CONF
 }
 ceph_is() { grep -q "$1" < <(timeout 20 ceph -c "$BASE/ceph.conf" "${@:2}" 2>/dev/null); }
@@ -188,7 +202,7 @@ ceph_start() {
 
 # CephFS with two active metadata servers.
 
-ceph2_missing() { lacks ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph monmaptool setfattr; }
+ceph2_missing() { lacks ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph monmaptool setfattr python3; }
 ceph2_version() { echo "$(ceph --version), two active MDS"; }
 ceph2_durability() { ceph_durability; }
 ceph2_up() {
@@ -198,7 +212,21 @@ ceph2_up() {
     step setup ceph -c "$conf" fs set cephfs max_mds 2 || return 1
     until_true 60 "second metadata server" ceph_is '1=[^,]*up:active' mds stat
 }
-ceph2_tree() { divided "$1"; }
+# Parts of the directory go to the second one by and by, and none while it is empty: until they rest they would move under the load, and all is
+# served by the first.
+ceph2_parts() {
+    timeout 20 ceph -c "$BASE/ceph.conf" tell mds.b get subtrees 2>/dev/null | python3 -c '
+import json, sys
+print(*sorted(one["dir"]["dirfrag"] for one in json.load(sys.stdin) if one["is_auth"] and one["dir"]["path"].startswith(sys.argv[1])))' "$1"
+}
+ceph2_shares() { local parts; parts=$(ceph2_parts "$1") && [ -n "$parts" ] && sleep 10 && [ "$(ceph2_parts "$1")" = "$parts" ]; }
+ceph2_tree() {
+    local task
+    divided "$1" || return 1
+    for ((task = 0; task < np; task++)); do mkdir -p "$1/mdtest_tree.$task.0" || return 1; done
+    until_true 180 "part of the directory at rest with the second metadata server" ceph2_shares "${1#"$MNT"}"
+}
+ceph2_requests() { asked a b timeout 20 ceph -c "$BASE/ceph.conf"; }
 
 # JuiceFS: Badger in the process of the mount, objects as files, default caches.
 

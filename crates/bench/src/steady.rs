@@ -1,8 +1,8 @@
 //! A load that goes on: clients that create, stat and unlink files in many directories, or rename them to and fro, and what each second brought.
 //!
 //! Directories are in groups, each below a folder of its own (that an operator pins, places, moves): every second says of each group the calls that
-//! ended in it, and how long they took. Through the Rust API, a session each client; calls that fail are counted. Absent: data, kernels, what is done to
-//! the ranks meanwhile.
+//! ended in it, and how long they took; a file can have each call. Through the Rust API, a session each client; calls that fail are counted. Absent: data,
+//! kernels, what is done to the ranks meanwhile.
 
 use crate::report::histogram;
 use anyhow::{Context, Result, bail, ensure};
@@ -14,6 +14,9 @@ use proto::{Attr, Cred, Errno, Name, NodeRef};
 use runtime::port::Connector;
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,12 +33,14 @@ pub struct Steady {
     pub groups: Vec<String>,
     /// Where files of each group are renamed to, and back; as many as groups, or none.
     pub to: Vec<String>,
-    /// Directories of each group; made first, but for those that are there.
-    pub dirs: u32,
+    /// Directories of each group, or of all alike; made first, but for those that are there.
+    pub dirs: Vec<u32>,
     /// Clients of each group.
     pub clients: u32,
     /// 0: the directories are made, and that is all.
     pub seconds: u64,
+    /// A file for each call: `BEGAN MICROSECONDS GROUP CLIENT CALL ok|ERROR`, written every second.
+    pub calls: Option<PathBuf>,
 }
 
 /// What a second brought to a group.
@@ -44,6 +49,7 @@ pub struct Second {
     /// When it ended, in seconds since 1970.
     pub at: f64,
     pub group: String,
+    /// Calls that did not fail; the latencies are of all.
     pub ops: u64,
     pub p50_us: f64,
     pub p99_us: f64,
@@ -66,7 +72,7 @@ impl Second {
         Self {
             at,
             group: group.to_owned(),
-            ops: window.latencies.len(),
+            ops: window.ops,
             p50_us: micros(window.latencies.value_at_quantile(0.50)),
             p99_us: micros(window.latencies.value_at_quantile(0.99)),
             max_us: micros(window.latencies.max()),
@@ -89,13 +95,34 @@ pub struct Steadied {
 
 /// What is being counted.
 struct Window {
+    ops: u64,
     latencies: Histogram<u64>,
     errors: u64,
+    /// Only if a file is to have them.
+    calls: Vec<Call>,
 }
 
 impl Window {
     fn new() -> Self {
-        Self { latencies: histogram(), errors: 0 }
+        Self { ops: 0, latencies: histogram(), errors: 0, calls: Vec::new() }
+    }
+}
+
+/// One call of a client.
+struct Call {
+    /// In seconds since 1970.
+    began: f64,
+    took: Duration,
+    client: u32,
+    kind: &'static str,
+    failed: Option<Errno>,
+}
+
+impl Call {
+    fn line(&self, group: &str) -> String {
+        let Self { began, took, client, kind, failed } = self;
+        let result = failed.map_or_else(|| "ok".to_owned(), |errno| errno.to_string());
+        format!("{began:.6} {} {group} {client} {kind} {result}\n", took.as_micros())
     }
 }
 
@@ -119,13 +146,21 @@ fn now() -> f64 {
 /// # Errors
 /// When directories cannot be made or a session not begun.
 pub fn run(connector: &Arc<dyn Connector>, steady: &Steady, told: impl FnMut(&Second)) -> Result<Steadied> {
-    ensure!(!steady.groups.is_empty() && steady.dirs > 0, "--groups and --dirs: there must be one at least");
+    let counts = match steady.dirs[..] {
+        [count] => vec![count; steady.groups.len()],
+        _ => steady.dirs.clone(),
+    };
+    ensure!(
+        !steady.groups.is_empty() && !counts.contains(&0),
+        "--groups and --dirs: there must be one at least"
+    );
+    ensure!(counts.len() == steady.groups.len(), "--dirs: one number, or as many as --groups");
     ensure!(steady.to.is_empty() || steady.to.len() == steady.groups.len(), "--to: as many as --groups");
     let setup = open(connector)?;
     let mut groups = Vec::new();
-    for (i, name) in steady.groups.iter().enumerate() {
-        let dirs = directories(&setup, name, steady.dirs)?;
-        let to = steady.to.get(i).map(|to| directories(&setup, to, steady.dirs)).transpose()?;
+    for (i, (name, count)) in steady.groups.iter().zip(counts).enumerate() {
+        let dirs = directories(&setup, name, count)?;
+        let to = steady.to.get(i).map(|to| directories(&setup, to, count)).transpose()?;
         groups.push(Group { dirs, to: to.unwrap_or_default(), window: Mutex::new(Window::new()) });
     }
     let dirs = groups.iter().map(|group| (group.dirs.len() + group.to.len()) as u64).sum();
@@ -164,15 +199,19 @@ fn measure(
     mut told: impl FnMut(&Second),
 ) -> Result<()> {
     let (stop, first_error) = (AtomicBool::new(false), Mutex::new(None));
+    let create = |path: &PathBuf| File::create(path).with_context(|| path.display().to_string());
+    let mut calls = steady.calls.as_ref().map(create).transpose()?.map(BufWriter::new);
+    let (keeps, begin, began) = (calls.is_some(), Instant::now(), now());
     let mut totals: Vec<Window> = groups.iter().map(|_| Window::new()).collect();
     std::thread::scope(|scope| -> Result<()> {
+        let stops = Stops(&stop);
         let mut clients = Vec::new();
         for number in 0..groups.len() as u32 * steady.clients {
             let group = &groups[(number / steady.clients) as usize];
             let fs = open(connector)?;
             let (stop, first_error) = (&stop, &first_error);
             clients.push(scope.spawn(move || {
-                let client = Client { fs, group, number, stop, first_error };
+                let client = Client { fs, group, number, keeps, epoch: (begin, began), stop, first_error };
                 if group.to.is_empty() {
                     client.change()
                 } else {
@@ -181,23 +220,28 @@ fn measure(
                 client.fs.mount().close();
             }));
         }
-        let begin = Instant::now();
         for second in 1..=steady.seconds {
             let due = begin + Duration::from_secs(second);
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 std::thread::park_timeout(left);
             }
-            let at = now();
+            let (at, mut lines) = (now(), Vec::new());
             for ((group, name), total) in groups.iter().zip(&steady.groups).zip(&mut totals) {
                 let window = std::mem::replace(&mut *lock(&group.window), Window::new());
+                total.ops += window.ops;
                 total.latencies.add(&window.latencies)?;
                 total.errors += window.errors;
-                let line = Second::of(at, name, &window);
-                told(&line);
-                result.seconds.push(line);
+                lines.push(Second::of(at, name, &window));
+                if let Some(file) = &mut calls {
+                    window.calls.iter().try_for_each(|call| file.write_all(call.line(name).as_bytes()))?;
+                }
             }
+            // Whoever ends this process has the calls of all seconds that were told.
+            calls.as_mut().map_or(Ok(()), BufWriter::flush)?;
+            lines.iter().for_each(&mut told);
+            result.seconds.append(&mut lines);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         for client in clients {
             if client.join().is_err() {
                 bail!("a client panicked");
@@ -211,11 +255,24 @@ fn measure(
     Ok(())
 }
 
+/// Tells the clients that it is over, also when something fails: they are waited for.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One session and what it works on.
 struct Client<'a> {
     fs: Fs,
     group: &'a Group,
     number: u32,
+    /// Each call is kept.
+    keeps: bool,
+    /// The same time on both clocks.
+    epoch: (Instant, f64),
     stop: &'a AtomicBool,
     first_error: &'a Mutex<Option<String>>,
 }
@@ -230,11 +287,17 @@ impl Client<'_> {
         let kind = request.kind();
         let begin = Instant::now();
         let outcome = self.fs.mount().call(Cred::ROOT, request);
-        let took = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+        let took = begin.elapsed();
         let mut window = lock(&self.group.window);
+        window.latencies.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
+        if self.keeps {
+            let began = self.epoch.1 + begin.duration_since(self.epoch.0).as_secs_f64();
+            let failed = outcome.as_ref().err().copied();
+            window.calls.push(Call { began, took, client: self.number, kind: kind.name(), failed });
+        }
         match outcome {
             Ok(reply) => {
-                window.latencies.saturating_record(took);
+                window.ops += 1;
                 Some(reply)
             }
             Err(errno) => {
@@ -261,7 +324,8 @@ impl Client<'_> {
     fn change(&self) {
         let mut prng = Prng::new(u64::from(self.number) + 1);
         let mut young: VecDeque<(NodeRef, Name)> = VecDeque::new();
-        let mut i = 0;
+        // A run that was ended leaves names behind, which this one does not meet.
+        let mut i = (self.epoch.1 * 1e6) as u64;
         while self.goes_on() {
             let parent = self.group.dirs[prng.below(self.group.dirs.len() as u64) as usize];
             if let Some((node, name)) = self.create(parent, i) {

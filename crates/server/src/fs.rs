@@ -263,16 +263,22 @@ fn daemon(map: &ClusterMap, id: DaemonId, carried: Option<(RankId, RankInfo)>) -
     })
 }
 
-/// How many slots each rank has, and how many of them move.
+/// How many slots each rank has, how many of them move, and which they are: the first and the last of each run.
 fn slots(map: &ClusterMap) -> Value {
-    let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+    let mut of_ranks: BTreeMap<u16, (usize, usize, Vec<[u16; 2]>)> = BTreeMap::new();
     for (run, slot) in map.slots.runs() {
-        let (all, moving) = counts.entry(slot.rank.0).or_default();
+        let (all, moving, runs) = of_ranks.entry(slot.rank.0).or_default();
         *all += run.len();
         *moving += slot.moving.map_or(0, |_| run.len());
+        // Neighbours differ in what moves, or in their versions, which are not told.
+        match runs.last_mut() {
+            Some([_, last]) if *last + 1 == run.start => *last = run.end - 1,
+            Some(_) | None => runs.push([run.start, run.end - 1]),
+        }
     }
-    let shown = |(rank, (all, moving)): (u16, (usize, usize))| json!({ "rank": rank, "slots": all, "moving": moving });
-    counts.into_iter().map(shown).collect()
+    let shown =
+        |(rank, (all, moving, runs))| json!({ "rank": rank, "slots": all, "moving": moving, "runs": runs });
+    of_ranks.into_iter().map(shown).collect()
 }
 
 /// `RANK=WEIGHT`, both as they may be.
@@ -416,6 +422,7 @@ fn bytes_below(folder: &std::path::Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::cluster::Slot;
 
     #[test]
     fn the_keys_are_those_of_ceph() {
@@ -431,5 +438,20 @@ mod tests {
         assert_eq!(of["info"]["gid_5"], carrier);
         let idle = json!({ "gid": 6, "name": "b", "rank": -1, "incarnation": 0, "state": "up:standby" });
         assert_eq!(shown["standbys"], json!([idle]));
+    }
+
+    /// Slots that differ in nothing that is told are one run.
+    #[test]
+    fn slots_are_told_by_rank() {
+        let mut map = ClusterMap::first();
+        let slot = |rank, version| Slot { rank: RankId(rank), version, moving: None };
+        let slots = Arc::make_mut(&mut map.slots);
+        slots.set(1_000..2_000, slot(1, 7));
+        slots.set(2_000..2_001, slot(1, 8));
+        slots.set(4_000..4_096, slot(1, 8));
+        let first = json!({ "rank": 0, "slots": 2_999, "moving": 0, "runs": [[0, 999], [2_001, 3_999]] });
+        let second =
+            json!({ "rank": 1, "slots": 1_097, "moving": 0, "runs": [[1_000, 2_000], [4_000, 4_095]] });
+        assert_eq!(get("pandofs", &map)["mdsmap"]["slots"], json!([first, second]));
     }
 }

@@ -101,15 +101,18 @@ pub struct BenchSteady {
     /// Rename files to the directories of these folders, one for each group, and back; without it they are created, asked for and unlinked
     #[arg(long, value_delimiter = ',')]
     pub to: Vec<String>,
-    /// Directories of each; made first, except those that are there
-    #[arg(long, default_value_t = 100)]
-    pub dirs: u32,
+    /// Directories of each; one number, or one for each group; made first, except those that are there
+    #[arg(long, value_delimiter = ',', default_value = "100")]
+    pub dirs: Vec<u32>,
     /// Clients of each group
     #[arg(long, default_value_t = 1)]
     pub clients: u32,
     /// 0: only make the directories
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
+    /// Write each call to this file, every second: when it began (seconds since 1970), microseconds, group, client, call, `ok` or the error
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub calls: Option<PathBuf>,
 }
 
 /// `bench sessions`.

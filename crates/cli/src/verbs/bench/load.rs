@@ -49,9 +49,10 @@ pub(super) fn steady(args: &BenchSteady, conf: Option<&Path>, out: &Output) -> V
     let plan = steady::Steady {
         groups: args.groups.clone(),
         to: args.to.clone(),
-        dirs: args.dirs,
+        dirs: args.dirs.clone(),
         clients: args.clients,
         seconds: args.seconds,
+        calls: args.calls.clone(),
     };
     on_source(&args.source, conf, |rank, _| {
         let told = |second: &steady::Second| {
