@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What scale runs predict of one rank and of two, against what a server does (docs/SIMULATION.md, "Scale runs"). Rates are for each second
-# of the server's CPU: what else runs on the machine takes time from both sides, but not from that. Costs are measured in the same rounds.
+# What scale runs predict of one rank and of two, against what a server does (docs/SIMULATION.md, "Scale runs"): operations per second, and
+# for each second of the server's CPU. What else runs on the machine takes from the first, and much less from the second.
 #
 #   HOSTS=6 TASKS=48 FILES=50000         sessions, requests under way in each, files of each
-#   ROUNDS=3                             of each rate and each cost the median counts
+#   ROUNDS=3                             each round's rates are predicted from its own costs; of what comes of that the median counts
 #   COSTS=FILE                           instead of measuring them
 #   OUT=FILE                             the cost file that was measured goes there
 #   CPU=0 LOAD_CPU=1 DISK=DIR RUN=""     as costs.sh; two ranks have both CPUs, and share them with what loads them
@@ -24,35 +24,55 @@ for round in $(seq "$ROUNDS"); do
     $RUN taskset -c "$CPU,$LOAD_CPU" "$measure" rates "$work" "$CPU,$LOAD_CPU" 2 "$HOSTS" "$TASKS" "$FILES" | tee "$work/measured.2.$round"
 done
 if [ -z "$COSTS" ]; then
-    COSTS=$work/costs
-    bench/scale/medians.sh "$work"/costs.[0-9]* >"$COSTS"
-    [ -z "$OUT" ] || cp "$COSTS" "$OUT"
-    cat "$COSTS"
+    bench/scale/medians.sh "$work"/costs.[0-9]* >"$work/costs"
+    [ -z "$OUT" ] || cp "$work/costs" "$OUT"
+    cat "$work/costs"
 fi
 
-# beside NAME: what a comment of the cost file says.
+# beside NAME: what a comment of the round's cost file says.
 beside() {
-    awk -v name="$1" '$1 == "#" && $2 == name { print $3 }' "$COSTS"
+    awk -v name="$1" '$1 == "#" && $2 == name { print $3 }' "$costs"
 }
-# predict RANKS CPUS WORKLOAD [OPTION...]
+# predict CPUS WORKLOAD [OPTION...]: of the round, for so many ranks; phase, operations per second, and for each second of CPU
 predict() {
-    local ranks=$1 cpus=$2 workload=$3
-    shift 3
-    "$CARGO_TARGET_DIR/release/sim" scale --costs "$COSTS" --ranks "$ranks" --placement hash --workload "$workload" --hosts "$HOSTS" \
+    local cpus=$1 workload=$2
+    shift 2
+    "$CARGO_TARGET_DIR/release/sim" scale --costs "$costs" --ranks "$ranks" --placement hash --workload "$workload" --hosts "$HOSTS" \
         --tasks $((HOSTS * TASKS / ranks)) --operations $((HOSTS * FILES)) --seconds 60 --network-us 10 --journal-mib 16 \
         --journal-us "$(beside sync-ns | awk '{ print $1 / 1e3 }')" --client-cpus "$cpus" --client-batch-ns "$(beside client-batch-ns)" \
-        --client-message-ns "$(beside client-message-ns)" "$@" 2>/dev/null | awk 'NR > 1 { print $1, $6 }' >>"$work/predicted.$ranks"
+        --client-message-ns "$(beside client-message-ns)" "$@" 2>/dev/null | awk '$1 != "#" && $1 != "phase" { print $1, $3, $6 }'
 }
+small="--cache-mib 4 --store-us 4 --dirs $((HOSTS * FILES / 200)) --files $((HOSTS * FILES))"
 for ranks in 1 2; do
     cpus=$([ "$ranks" = 1 ] && echo one || echo ranks)
-    small="--cache-mib 4 --store-us 4 --dirs $((HOSTS * FILES / 200)) --files $((HOSTS * FILES))"
-    predict "$ranks" "$cpus" mdtest
-    predict "$ranks" "$cpus" random-read $small
-    predict "$ranks" "$cpus" mixed $small
-    printf '\n%-8s %5s %10s %10s %7s   (ops for each second of CPU; median of %s)\n' phase ranks measured predicted off "$ROUNDS"
-    while read -r phase predicted; do
-        measured=$(awk -v phase="$phase" '$1 == phase { print $4 }' "$work/measured.$ranks".* | sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }')
-        awk -v phase="$phase" -v ranks="$ranks" -v m="$measured" -v p="$predicted" \
-            'BEGIN { printf "%-8s %5d %10.0f %10.0f %+6.0f%%\n", phase, ranks, m, p, (p / m - 1) * 100 }'
-    done <"$work/predicted.$ranks"
+    for round in $(seq "$ROUNDS"); do
+        costs=${COSTS:-$work/costs.$round}
+        { predict "$cpus" mdtest; predict "$cpus" random-read $small; predict "$cpus" mixed $small; } >"$work/predicted.$ranks.$round"
+        awk 'NR == FNR { ops[$1] = $3; cpu[$1] = $4; next } $1 in ops { print $1, ops[$1], $2, cpu[$1], $3 }' \
+            "$work/measured.$ranks.$round" "$work/predicted.$ranks.$round"
+    done >"$work/pairs.$ranks"
+    printf '\n%-8s %5s %9s %9s %5s %10s %9s %5s %15s   (medians of %s)\n' phase ranks ops/s predicted off 'ops/CPU s' predicted off 'least to most' "$ROUNDS"
+    awk -v ranks="$ranks" '
+        # Sorts one column of a phase; the middle one counts.
+        function middle(phase, column,    i, j, t) {
+            for (i = 1; i <= rounds[phase]; i++) sorted[i] = values[phase, column, i]
+            for (i = 2; i <= rounds[phase]; i++) for (j = i; j > 1 && sorted[j - 1] > sorted[j]; j--) { t = sorted[j]; sorted[j] = sorted[j - 1]; sorted[j - 1] = t }
+            return sorted[int((rounds[phase] + 1) / 2)]
+        }
+        {
+            if (!($1 in rounds)) order[++phases] = $1
+            n = ++rounds[$1]
+            for (column = 2; column <= 5; column++) values[$1, column, n] = $column
+            values[$1, 6, n] = ($3 / $2 - 1) * 100
+            values[$1, 7, n] = ($5 / $4 - 1) * 100
+        }
+        END {
+            for (at = 1; at <= phases; at++) {
+                phase = order[at]
+                ops = middle(phase, 2); ops_p = middle(phase, 3); ops_off = middle(phase, 6)
+                cpu = middle(phase, 4); cpu_p = middle(phase, 5); cpu_off = middle(phase, 7)
+                printf "%-8s %5d %9d %9d %+4.0f%% %10d %9d %+4.0f%% %+6.0f%% to %+3.0f%%\n", \
+                    phase, ranks, ops, ops_p, ops_off, cpu, cpu_p, cpu_off, sorted[1], sorted[rounds[phase]]
+            }
+        }' "$work/pairs.$ranks"
 done

@@ -28,7 +28,7 @@ const USAGE: &str = "usage:
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim elsewhere
   sim coverage [--cluster] [--ranks] [--eager] [--seeds N] [--start S] [--jobs J]
-  sim scale [--ranks LIST] [--workload NAME] [--placement NAME] [--hosts N] [--hosts-per-rank N] [--tasks N] [--in-flight N] [--dirs N] [--files N] [--client-batch-ns N] [--client-message-ns N] [--client-cpus one|each|ranks] [--network-us N] [--store-us N] [--store-workers N] [--journal-us N] [--journal-mb-s N] [--writer-us N] [--writer-records-s N] [--cache-mib N] [--journal-mib N] [--seconds S] [--warm-seconds S] [--operations N] [--seed N] [--costs FILE] [--csv DIR] [--svg DIR]
+  sim scale [--ranks LIST] [--workload NAME] [--placement NAME] [--hosts N] [--hosts-per-rank N] [--tasks N | --tasks-total N] [--in-flight N] [--dirs N] [--files N] [--client-batch-ns N] [--client-message-ns N] [--client-cpus one|each|ranks] [--network-us N] [--store-us N] [--store-workers N] [--journal-us N] [--journal-mb-s N] [--writer-us N] [--writer-records-s N] [--cache-mib N] [--journal-mib N] [--seconds S] [--warm-seconds S] [--operations N] [--seed N] [--costs FILE] [--csv DIR] [--svg DIR]
 
 --cluster: the world of the coordinator. --ranks: that of several ranks; --eager: with clients that are answered early. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
 not, one a line. coverage: a sweep of 500 seeds, each once. --mutant, mutants: build with --features mutants.

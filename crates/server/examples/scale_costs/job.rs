@@ -28,6 +28,8 @@ pub(crate) enum Job {
     Lookup,
     Open,
     Unlink,
+    /// To a new name in another directory: another rank's, if there are several.
+    Rename,
     /// Look up any.
     Any,
     /// A few files in each directory.
@@ -119,6 +121,23 @@ impl Work {
         (self.dirs[dir as usize % self.dirs.len()], name)
     }
 
+    /// A directory that is not this one; another rank's, if there are several.
+    fn other(&self, number: u64, than: Dir) -> Dir {
+        let behind = |step: usize| self.dirs[(number as usize + step) % self.dirs.len()];
+        let others = || (0..self.dirs.len()).map(behind);
+        let found = others().find(|dir| dir.rank != than.rank);
+        found.or_else(|| others().find(|dir| dir.node != than.node)).unwrap_or(than)
+    }
+
+    fn rename(&mut self, caller: usize, number: u64) -> Request {
+        let (dir, name) = self.place(number);
+        let to = self.other(number, dir);
+        let new_name = Name::new(format!("moved.{number:012}").as_bytes()).expect("a plain name");
+        // Whose the new name will be is asked.
+        self.callers[caller].rank = to.rank;
+        Request::Rename { parent: dir.node, name, new_parent: to.node, new_name, flags: 0 }
+    }
+
     fn own_place(&self, caller: usize, number: u64) -> (Dir, Name) {
         let name = Name::new(format!("own.{caller:04}.{number:08}").as_bytes()).expect("a plain name");
         (self.dirs[(number as usize * 31 + caller) % self.dirs.len()], name)
@@ -150,6 +169,7 @@ impl Work {
             Job::Lookup => Request::Lookup { parent, name },
             Job::Open => Request::Open { node, flags: 0 },
             Job::Unlink => Request::Unlink { parent, name },
+            Job::Rename => self.rename(caller, number),
             Job::Any => {
                 let (dir, name) = self.any_place();
                 Request::Lookup { parent: dir.node, name }

@@ -37,10 +37,9 @@ const SYNC_BYTES: usize = 16 << 10;
 const SYNCS: u64 = 500;
 
 /// Costs of what no phase does, and what they are taken to be.
-const TAKEN: [(&str, &str); 5] = [
+const TAKEN: [(&str, &str); 4] = [
     ("message", "request.getattr"),
     ("tick", "request.getattr"),
-    ("rank_message", "request.lookup"),
     ("load_entry", "request.lookup"),
     ("request.other", "request.create"),
 ];
@@ -53,6 +52,7 @@ pub(crate) struct Phase {
     pub(crate) cpu_ns: f64,
     pub(crate) load_ns: f64,
     pub(crate) turns: f64,
+    pub(crate) requests: f64,
     pub(crate) commits: f64,
     pub(crate) journal_bytes: f64,
     pub(crate) loads: f64,
@@ -105,6 +105,7 @@ impl Bench {
             cpu_ns: part(|done| done.cpu_ns),
             load_ns: part(|done| done.load_ns),
             turns: part(|done| done.turns),
+            requests: part(|done| done.requests),
             commits: part(|done| done.commits),
             loads: part(|done| done.loads),
             journal_bytes: part(|done| done.journal_bytes),
@@ -310,6 +311,28 @@ fn loading(
     Ok(warm)
 }
 
+/// Renames of one rank; and of two, each from one to the other: beyond what a rename costs there are the messages of ranks.
+fn renaming(dir: &Path, cpu: &str, basics: &Basics, costs: &mut Costs) -> Result<(), Failed> {
+    let renamed = |ranks: u16| -> Result<Phase, Failed> {
+        let folder = empty(dir.join(format!("renames.{ranks}")))?.join("fs");
+        let served = Served::start(&folder, cpu, 4096, 1024, "auto", ranks)?;
+        let mut bench = Bench::start(served, WIDE.0, "m", NARROW_FILES / WIDE.0 as u64, 100)?;
+        bench.phase(Job::MkNod, WIDE.1)?;
+        let phase = bench.phase(Job::Rename, WIDE.1)?;
+        drop(bench.links);
+        bench.served.stop()?;
+        Ok(phase)
+    };
+    let (one, two) = (renamed(1)?, renamed(2)?);
+    let rename = basics.own(&one) / one.operations;
+    // A rank is asked, and answers; what is written to one of them the other reads.
+    let messages = HALVES * (two.requests - two.operations).max(1.0);
+    let known = (two.turns - two.commits) * basics.turn + two.commits * basics.commit;
+    let left = two.cpu_ns - known - two.operations * rename;
+    costs.extend([("request.rename", rename), ("rank_message", left / messages)]);
+    Ok(())
+}
+
 /// The costs of one round by name.
 fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
     let dir = empty(dir.join(format!("costs.{number}")))?;
@@ -344,6 +367,7 @@ fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
     costs.push(("request.unlink", (basics.own(&unlinked) + later) / unlinked.operations));
     drop(wide.links);
     wide.served.stop()?;
+    renaming(&dir, cpu, &basics, &mut costs)?;
     std::fs::remove_dir_all(&dir)?;
     Ok(costs)
 }

@@ -99,6 +99,8 @@ pub(crate) struct Done {
     /// Of the process that loads it.
     pub(crate) load_ns: u64,
     pub(crate) turns: u64,
+    /// Of clients, and of other ranks.
+    pub(crate) requests: u64,
     pub(crate) commits: u64,
     pub(crate) journal_bytes: u64,
     /// Parts of directories that went to the store.
@@ -158,6 +160,7 @@ impl Served {
             threads,
             load_ns: cpu_ns(std::process::id())?.values().sum(),
             turns: of("driver", "turns"),
+            requests: of("mds", "request"),
             commits: of("driver", "journal_commits"),
             journal_bytes: of("driver", "journal_bytes"),
             batches: of("driver", "store_batches"),

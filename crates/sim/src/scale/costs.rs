@@ -146,11 +146,12 @@ impl Costs {
     /// What the rank is told, and all that it does about it.
     pub(super) fn input(&self, input: &Input) -> u64 {
         match input {
-            Input::Message { message, .. } => self.message(message),
+            // By who says it.
+            Input::Message { .. } => 0,
             Input::Durable(_) => self.of(At::Commit) - self.commit_begins(),
             Input::Loaded { results, .. } => results.iter().flatten().map(|loaded| self.loaded(loaded)).sum(),
             Input::Tick => self.of(At::Tick),
-            Input::FromRank { .. } => self.of(At::RankMessage),
+            Input::FromRank { .. } => self.rank_message(),
             // The writer's part is counted where it writes; file data is in the cost of who asked.
             Input::Stored { .. } | Input::DataDone { .. } => 0,
             // Before what is measured begins, or never.
@@ -178,7 +179,13 @@ impl Costs {
         }
     }
 
-    fn message(&self, message: &ClientMsg) -> u64 {
+    /// What a rank asks, or answers, with all that is done about it.
+    pub(super) const fn rank_message(&self) -> u64 {
+        self.of(At::RankMessage)
+    }
+
+    /// What a client says.
+    pub(super) fn message(&self, message: &ClientMsg) -> u64 {
         match message.asked() {
             Some((_, request)) => self.kinds[request.kind().index()],
             None => self.of(At::Message),

@@ -9,7 +9,7 @@ use proto::{Ino, NameHash, NodeRef, RankId};
 use stdx::hash::HashSeed;
 
 /// The counter of the first number that is generated: below are what rank 0 had given out before.
-const FIRST: u64 = 1 << 20;
+pub(super) const FIRST: u64 = 1 << 20;
 
 /// What a generated number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

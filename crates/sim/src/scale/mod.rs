@@ -21,13 +21,13 @@ mod world;
 
 pub use costs::Costs;
 pub use plot::plots;
-pub use report::{csv, table};
+pub use report::{csv, table, title};
 pub use seat::Did;
-pub use settings::{ClientCosts, ClientCpus, Hosts, Placement, Settings, Workload};
+pub use settings::{ClientCosts, ClientCpus, Hosts, Placement, Settings, Tasks, Workload};
 pub use tally::{Phase, Times};
 
 use layout::Layout;
-use placement::Owners;
+use placement::{Owners, parts_of};
 use script::{Mdtest, OneDirectory, Reads, RenameStorm, Script};
 use store::Store;
 use world::{SEED, World};
@@ -43,7 +43,7 @@ pub fn run(settings: &Settings) -> Result<Vec<Phase>, String> {
     let (callers, seed) = (settings.callers(), settings.seed);
     let (fans, files, script): (Vec<u64>, u64, Box<dyn Script>) = match settings.workload {
         Workload::Mdtest => {
-            let fans = [vec![settings.tasks()], script::MDTEST_FANS.to_vec()].concat();
+            let fans = [vec![settings.task_count()], script::MDTEST_FANS.to_vec()].concat();
             (fans, 0, Box::new(Mdtest::new(callers, settings.in_flight)))
         }
         Workload::RandomRead => {
@@ -56,9 +56,11 @@ pub fn run(settings: &Settings) -> Result<Vec<Phase>, String> {
         Workload::OneDirectory => (vec![1, 1], 0, Box::new(OneDirectory::new(callers))),
     };
     let layout = Layout::new(&SEED, &fans, files);
-    let owners = Owners::new(settings, &layout);
-    let store =
+    let parts = parts_of(settings, &layout);
+    let owners = Owners::new(settings, &layout, parts);
+    let mut store =
         Store::new(&SEED, layout, settings.placement, settings.ranks).map_err(|error| error.to_string())?;
+    parts.iter().for_each(|(dir, spread)| store.spread(*dir, *spread));
     let phases = script.phases().len();
     let mut world = World::new(settings, store, owners, script)?;
     world.prepare()?;

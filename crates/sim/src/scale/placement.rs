@@ -2,12 +2,14 @@
 //!
 //! Absent: a coordinator.
 
-use super::layout::Layout;
-use super::settings::{Placement, Settings};
+use super::layout::{FIRST, Layout};
+use super::settings::{Placement, Settings, Workload};
+use super::world::SEED;
 use proto::cluster::{
     ClusterMap, DaemonId, DaemonInfo, Entry, Policy, RankInfo, RankState, SLOTS, Slot, Unit,
 };
-use proto::{Frag, Incarnation, Ino, RankId};
+use proto::header::{SPREAD_DEPTH_MAX, Spread};
+use proto::{Frag, Incarnation, Ino, Name, RankId};
 use std::sync::Arc;
 
 /// Who owns the directories of a layout.
@@ -21,8 +23,22 @@ pub(super) const fn life(rank: u16) -> Incarnation {
     Incarnation(rank as u64 + 1)
 }
 
+/// The directory that all use, and how it is spread: where several ranks share what is placed by slots they spread a large or busy one,
+/// with four parts for each.
+pub(super) fn parts_of(settings: &Settings, layout: &Layout) -> Option<(Ino, Spread)> {
+    let spreads = settings.placement == Placement::Hash && settings.ranks > 1;
+    if settings.workload != Workload::OneDirectory || !spreads {
+        return None;
+    }
+    let parts = (4 * u32::from(settings.ranks)).next_power_of_two();
+    let depth = (parts.trailing_zeros() as u8).min(SPREAD_DEPTH_MAX);
+    // Numbers that rank 0 had given out before, and no inode has. As an operator spreads it: so it stays.
+    let first = Ino::of_rank(RankId(0), FIRST - (1 << SPREAD_DEPTH_MAX));
+    Some((layout.leaf_ref(0).ino, Spread { depth, first, stamp: 1 << depth, by_itself: false }))
+}
+
 impl Owners {
-    pub(super) fn new(settings: &Settings, layout: &Layout) -> Self {
+    pub(super) fn new(settings: &Settings, layout: &Layout, parts: Option<(Ino, Spread)>) -> Self {
         let mut map = ClusterMap::first();
         map.max_mds = settings.ranks;
         map.version += 2;
@@ -41,6 +57,9 @@ impl Owners {
                 spread(&mut map, settings.ranks);
                 map.hash_placement = true;
             }
+        }
+        if let Some((dir, spread)) = parts {
+            share(&mut map, settings.ranks, dir, spread);
         }
         Self { map: Arc::new(map), placement: settings.placement }
     }
@@ -73,6 +92,25 @@ impl Owners {
 
     pub(super) fn of_leaf(&self, layout: &Layout, leaf: u64) -> RankId {
         self.of(layout, layout.levels() - 1, leaf)
+    }
+
+    /// The rank with that name of a directory of the last level, which may be spread.
+    pub(super) fn of_name(&self, layout: &Layout, leaf: u64, name: &Name) -> RankId {
+        let governing = self.map.governing(layout.leaf_ref(leaf).ino, name.hash(&SEED));
+        governing.map_or_else(|| self.of_leaf(layout, leaf), |(_, entry)| entry.rank)
+    }
+}
+
+/// Parts of a spread directory go round the ranks, as the rank that has the directory hands them out: its own have no entries.
+fn share(map: &mut ClusterMap, ranks: u16, dir: Ino, spread: Spread) {
+    let (home, version) = (map.slots.get(ClusterMap::slot_of(dir, Frag::WHOLE)).rank, map.version);
+    let entries = Arc::make_mut(&mut map.entries);
+    for (at, (_, frag)) in (0..).zip(spread.all()) {
+        let rank = RankId(((u64::from(home.0) + at) % u64::from(ranks)) as u16);
+        if rank != home {
+            let entry = Entry { rank, version, policy: Policy::Carved, moving: None };
+            entries.insert(Unit { dir, frag }, entry);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Absent: pictures (`plot.rs`).
 
+use super::settings::{Settings, Tasks};
 use super::tally::{Phase, per_second};
 use std::fmt::Write;
 
@@ -12,6 +13,17 @@ pub(super) fn efficiency(phase: &Phase, all: &[Phase]) -> f64 {
         Some(first) if first > 0.0 => each(phase) / first,
         Some(_) | None => 0.0,
     }
+}
+
+/// What was run, whatever the number of ranks.
+#[must_use]
+pub fn title(settings: &Settings) -> String {
+    let (workload, placement) = (settings.workload.name(), settings.placement.name());
+    let tasks = match settings.tasks {
+        Tasks::EachRank(count) => format!("{count} tasks for each rank (weak scaling)"),
+        Tasks::Total(count) => format!("{count} tasks in all (strong scaling)"),
+    };
+    format!("{workload}, {placement}, {tasks}")
 }
 
 /// The table that is printed.

@@ -317,7 +317,12 @@ impl Seat {
         }
         self.did.reads += 1;
         *at += costs.read();
+        let far = known.far;
         for message in messages {
+            *at += match far {
+                Far::Host(_) => costs.message(&message),
+                Far::Rank(_) => costs.rank_message(),
+            };
             self.step(Input::Message { conn, message }, at, costs);
         }
     }

@@ -16,7 +16,7 @@ pub enum Workload {
     Mixed,
     /// Files go from one directory to another, all of them below one.
     RenameStorm,
-    /// All make files in one directory.
+    /// All make files in one directory; placed by slots it is spread over the ranks.
     OneDirectory,
 }
 
@@ -34,6 +34,15 @@ impl Workload {
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, workload)| *workload == self).map_or("", |(name, _)| name)
+    }
+
+    /// Where nobody says another one: under the others all renames of a storm would be one rank's.
+    #[must_use]
+    pub const fn placement(self) -> Placement {
+        match self {
+            Self::RenameStorm => Placement::Hash,
+            Self::Mdtest | Self::RandomRead | Self::Mixed | Self::OneDirectory => Placement::Subtree,
+        }
     }
 }
 
@@ -78,6 +87,15 @@ pub enum Hosts {
     EachRank(u64),
 }
 
+/// How many tasks there are, of all hosts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tasks {
+    /// For each rank: the load grows with the ranks (weak scaling).
+    EachRank(u64),
+    /// For any number of ranks: the load stays the same (strong scaling).
+    Total(u64),
+}
+
 /// What clients' CPUs are busy for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCosts {
@@ -119,8 +137,7 @@ pub struct Settings {
     pub placement: Placement,
     pub ranks: u16,
     pub hosts: Hosts,
-    /// Of all hosts together, for each rank.
-    pub tasks_per_rank: u64,
+    pub tasks: Tasks,
     /// Requests that a task has under way.
     pub in_flight: u64,
     /// What random reads are of: directories, and files in all of them together.
@@ -158,10 +175,10 @@ impl Settings {
     pub fn new(workload: Workload, ranks: u16) -> Self {
         Self {
             workload,
-            placement: Placement::Subtree,
+            placement: workload.placement(),
             ranks,
             hosts: Hosts::All(16),
-            tasks_per_rank: 160,
+            tasks: Tasks::EachRank(160),
             in_flight: 1,
             directories: 1_000_000,
             files: 1_000_000_000,
@@ -190,17 +207,21 @@ impl Settings {
             Hosts::All(count) => count,
             Hosts::EachRank(count) => count * u64::from(self.ranks),
         };
-        wanted.clamp(1, self.tasks())
+        wanted.clamp(1, self.task_count())
     }
 
     /// Of all hosts.
-    pub(super) fn tasks(&self) -> u64 {
-        (self.tasks_per_rank * u64::from(self.ranks)).max(1)
+    pub(super) fn task_count(&self) -> u64 {
+        let wanted = match self.tasks {
+            Tasks::EachRank(count) => count * u64::from(self.ranks),
+            Tasks::Total(count) => count,
+        };
+        wanted.max(1)
     }
 
     /// Who waits for one request at a time. Those of a task have neighbouring numbers.
     pub(super) fn callers(&self) -> u64 {
-        self.tasks() * self.in_flight
+        self.task_count() * self.in_flight
     }
 
     /// Directories below root, and those in each of them.

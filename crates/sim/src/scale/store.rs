@@ -5,8 +5,9 @@
 
 use super::layout::{Layout, Node};
 use super::settings::Placement;
+use proto::cluster::Unit;
 use proto::dentry::encode_primary;
-use proto::header::FragHeader;
+use proto::header::{FragHeader, Spread, Spreading};
 use proto::inode::{InodeCore, flags};
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey, StoredDentry, Table};
 use proto::{Frag, Ino, NameHash, RankId, SnapId, Version, Writer};
@@ -89,6 +90,22 @@ impl Store {
         let mut bytes = Vec::new();
         key.encode(&mut bytes);
         self.changed[place(key.table())].insert(bytes.into(), Some(bytes_of(value)));
+    }
+
+    /// An empty directory is spread: what the transaction of the rank that did it has put here.
+    pub(super) fn spread(&mut self, dir: Ino, spread: Spread) {
+        let header = |spreading| FragHeader {
+            version: Version(1),
+            mtime: MADE,
+            change: 1,
+            spreading: Some(Box::new(spreading)),
+            ..FragHeader::default()
+        };
+        let whole = (Frag::WHOLE, header(Spreading::Over(spread)));
+        let units = spread.all().map(|(_, frag)| (frag, header(Spreading::Unit(Unit { dir, frag }))));
+        for (frag, header) in units.chain([whole]) {
+            self.put(StoreKey::Header { dir, frag }, |w| header.encode(w));
+        }
     }
 
     fn drop_header_of_root(&mut self) {

@@ -587,5 +587,7 @@ fn config(settings: &Settings, rank: u16) -> RankConfig {
     config.cache_bytes = settings.cache_bytes;
     config.journal_bytes = settings.journal_bytes;
     config.lease_ns = LEASE_NS;
+    // Nothing moves here: what is to be spread is so from the beginning.
+    (config.split_size, config.split_reads, config.split_writes) = (0, 0, 0);
     config
 }

@@ -5,7 +5,7 @@
 // The rules of a pure crate end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use sim::scale::{self, ClientCpus, Costs, Hosts, Phase, Placement, Settings, Workload};
+use sim::scale::{self, ClientCpus, Costs, Hosts, Phase, Placement, Settings, Tasks, Workload};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ pub(crate) const FLAGS: &[&str] = &[
     "--hosts",
     "--hosts-per-rank",
     "--tasks",
+    "--tasks-total",
     "--in-flight",
     "--dirs",
     "--files",
@@ -45,6 +46,8 @@ pub(crate) const FLAGS: &[&str] = &[
 struct Asked {
     ranks: Vec<u16>,
     settings: Settings,
+    /// None: the workload's own.
+    placement: Option<Placement>,
     csv: Option<PathBuf>,
     svg: Option<PathBuf>,
 }
@@ -59,8 +62,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         phases.extend(scale::run(&settings).map_err(|why| format!("{ranks} ranks: {why}"))?);
         eprintln!("{ranks} ranks: {:.0} s", begin.elapsed().as_secs_f64());
     }
-    print!("{}", scale::table(&phases));
-    let title = format!("{}, {}", asked.settings.workload.name(), asked.settings.placement.name());
+    let title = scale::title(&asked.settings);
+    print!("# {title}\n{}", scale::table(&phases));
     if let Some(dir) = asked.csv {
         write(&dir, "scale.csv", &scale::csv(&phases))?;
     }
@@ -82,6 +85,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
     let mut asked = Asked {
         ranks: vec![1, 2, 4, 8, 16],
         settings: Settings::new(Workload::Mdtest, 1),
+        placement: None,
         csv: None,
         svg: None,
     };
@@ -93,6 +97,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
         let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
         set(&mut asked, flag, value).ok_or_else(|| format!("{flag} {value}: no such value"))??;
     }
+    asked.settings.placement = asked.placement.unwrap_or_else(|| asked.settings.workload.placement());
     Ok(asked)
 }
 
@@ -109,10 +114,11 @@ fn set(asked: &mut Asked, flag: &str, value: &str) -> Option<Result<(), String>>
             asked.ranks = list.filter(|list| list.iter().all(|ranks| (1..=256).contains(ranks)))?;
         }
         "--workload" => settings.workload = named(&Workload::ALL, value)?,
-        "--placement" => settings.placement = named(&Placement::ALL, value)?,
+        "--placement" => asked.placement = Some(named(&Placement::ALL, value)?),
         "--hosts" => settings.hosts = Hosts::All(number()?),
         "--hosts-per-rank" => settings.hosts = Hosts::EachRank(number()?),
-        "--tasks" => settings.tasks_per_rank = number()?,
+        "--tasks" => settings.tasks = Tasks::EachRank(number()?),
+        "--tasks-total" => settings.tasks = Tasks::Total(number()?),
         "--dirs" => settings.directories = number()?,
         "--files" => settings.files = number()?,
         "--client-batch-ns" => settings.client.batch_ns = number()?,
@@ -160,12 +166,27 @@ mod tests {
     }
 
     #[test]
+    fn every_option_is_in_the_usage_and_in_the_manual() {
+        let manual = include_str!("../../../../../docs/SIMULATION.md");
+        for flag in FLAGS {
+            let said = crate::USAGE.split(|c: char| c.is_whitespace() || c == '[').any(|word| word == *flag);
+            assert!(said && manual.contains(&format!("| `{flag} ")), "{flag}");
+        }
+    }
+
+    #[test]
     fn options_are_what_they_say() {
         let asked =
             parsed("--ranks 1,128 --workload mixed --seconds 0.25 --store-us 1.5 --seed 0").expect("good");
         assert_eq!(asked.ranks, [1, 128]);
         assert_eq!(asked.settings.workload, Workload::Mixed);
         assert_eq!((asked.settings.measured_ns, asked.settings.store_ns), (250_000_000, 1_500));
+        let placed = |line| parsed(line).map(|asked| (asked.settings.placement, asked.settings.tasks)).ok();
+        let (subtree, hash) = (Placement::Subtree, Placement::Hash);
+        assert_eq!(placed("--workload one-directory"), Some((subtree, Tasks::EachRank(160))));
+        assert_eq!(placed("--workload rename-storm --tasks 3"), Some((hash, Tasks::EachRank(3))));
+        let total = placed("--placement subtree --workload rename-storm --tasks-total 3");
+        assert_eq!(total, Some((subtree, Tasks::Total(3))));
         for (line, error) in [
             ("--rank 1", "--rank is no option"),
             ("--ranks", "--ranks needs a value"),
@@ -174,6 +195,7 @@ mod tests {
             ("--ranks 257", "--ranks 257: no such value"),
             ("--workload fast", "--workload fast: no such value"),
             ("--tasks 0", "--tasks 0: no such value"),
+            ("--tasks-total 0", "--tasks-total 0: no such value"),
             ("--seconds -1", "--seconds -1: no such value"),
         ] {
             assert_eq!(parsed(line).err(), Some(error.to_owned()), "{line}");

@@ -34,6 +34,12 @@ impl Ground<'_> {
     fn ask(&self, leaf: u64, request: Request) -> Ask {
         Ask { rank: self.owners.of_leaf(self.layout, leaf), request }
     }
+
+    /// A new file in a directory of the last level that may be spread.
+    fn make(&self, leaf: u64, name: Name) -> Ask {
+        let rank = self.owners.of_name(self.layout, leaf, &name);
+        Ask { rank, request: Request::MkNod { parent: self.layout.leaf_ref(leaf), name, new: FILE } }
+    }
 }
 
 /// What all callers do, phase by phase.

@@ -1,8 +1,8 @@
-//! What does not scale: everybody makes files in one directory; files go from one directory to another of one tree.
+//! What all share: everybody makes files in one directory; files go from one directory to another of one tree.
 //!
-//! Absent: a directory that is spread over ranks; renames from one rank's part to another's.
+//! Absent: who has what (`placement.rs`): whether the directory is spread, and whether renames are of two ranks.
 
-use super::{Ask, FILE, Ground, Script, good, names};
+use super::{Ask, Ground, Script, good, names};
 use proto::reply::Outcome;
 use proto::request::Request;
 use stdx::Prng;
@@ -29,7 +29,7 @@ impl Script for OneDirectory {
         let made = &mut self.made[caller as usize];
         let name = names::made(caller, *made);
         *made += 1;
-        Some(ground.ask(0, Request::MkNod { parent: ground.layout.leaf_ref(0), name, new: FILE }))
+        Some(ground.make(0, name))
     }
 
     fn answered(&mut self, _: &Ground<'_>, _: u64, outcome: Outcome) -> Result<Option<Ask>, String> {
@@ -68,14 +68,13 @@ impl Script for RenameStorm {
         let from = self.files[caller as usize];
         let to = Place { leaf: self.dice.below(ground.layout.leaves()), number: from.number + 1 };
         self.files[caller as usize] = to;
-        let (new_parent, new_name) = (ground.layout.leaf_ref(to.leaf), names::made(caller, to.number));
-        let request = if from.number == 0 {
-            Request::MkNod { parent: new_parent, name: new_name, new: FILE }
-        } else {
-            let (parent, name) = (ground.layout.leaf_ref(from.leaf), names::made(caller, from.number));
-            Request::Rename { parent, name, new_parent, new_name, flags: 0 }
-        };
-        Some(ground.ask(to.leaf, request))
+        let new_name = names::made(caller, to.number);
+        if from.number == 0 {
+            return Some(ground.make(to.leaf, new_name));
+        }
+        let (parent, new_parent) = (ground.layout.leaf_ref(from.leaf), ground.layout.leaf_ref(to.leaf));
+        let name = names::made(caller, from.number);
+        Some(ground.ask(to.leaf, Request::Rename { parent, name, new_parent, new_name, flags: 0 }))
     }
 
     fn answered(&mut self, _: &Ground<'_>, _: u64, outcome: Outcome) -> Result<Option<Ask>, String> {
