@@ -1,5 +1,5 @@
-# fsx on a file of rank 2 of four, whose lives end over and over meanwhile (failed, crashed, hanging): each operation finds what the file must hold, and the
-# program sees no error.
+# fsx on a file of rank 2 of four: with all of its operations, then with those that a mount can write again, while lives of that rank end over and over
+# (failed, crashed, hanging): each operation finds what the file must hold, and the program sees no error.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require fsx setfattr
@@ -12,6 +12,7 @@ serve_ranks 5 4
 "$PANDO" -q mount "unix:$WORK/data/pando.sock" "$WORK/mnt" 2>err || die "mount: $(cat err)"
 pinned two 2
 mkdir artifacts
+check "every operation, seed $((SEED % 1000000))" "$TOOLS/bin/fsx" -q -S $((SEED % 1000000)) -N 10000 -f "$HERE/fsx.toml" -P artifacts mnt/two/fsx.all
 # Until it is told to end: runs of so many operations with seeds that follow from the first.
 runs() {
     local seed=$((SEED % 1000000)) n=0

@@ -1,6 +1,6 @@
-# Four ranks of which random ones end (failed, crashed, hanging) while a writer in a directory of each syncs files: every acknowledged file is there. Then the
-# whole process is killed over and over while clones whose objects are hard links are made, changed, pushed and removed: after each kill the folder
-# is clean, programs see no error, and the repository is whole.
+# Four ranks of which random ones end (failed, crashed, hanging) while a writer in a directory of each syncs files: every acknowledged file is there, and
+# while one rank has no life those of others go on. Then the whole process is killed over and over while clones whose objects are hard links are made,
+# changed, pushed and removed: after each kill the folder is clean, programs see no error, and the repository is whole.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require git setfattr
@@ -58,6 +58,26 @@ for round in $(seq "$HARMS"); do
     sleep "0.$((RANDOM % 9 + 1))"
     check "round $round: $kind of rank $rank" harm $rank $kind
     check "round $round: all go on" goes_on
+done
+# What others have is served while rank 1 has no life: none takes over before the file system is joinable again.
+gone() { [ -z "$(life "$1")" ]; }
+others_serve() {
+    local rank
+    for rank in 0 2 3; do
+        within longer ack.$rank $(($(wc -l <ack.$rank) + 20)) || return
+    done
+}
+for kind in hang crash; do
+    check "$kind: nobody may take over" ask fs set pandofs joinable false
+    before=$(life 1)
+    check "$kind of rank 1" ask tell mds.1 $kind
+    check "$kind: others serve" others_serve
+    check "$kind: it has failed" within gone 1
+    check "$kind: others serve then" others_serve
+    same "$kind: and it has no life yet" "" "$(life 1)"
+    check "$kind: a standby may take over" ask fs joinable pandofs
+    check "$kind: the next life serves" within later 1 "$before"
+    check "$kind: all go on" goes_on
 done
 # A transaction of several ranks that a kill cut in two is no damage: fsck says that it cannot judge before a start has ended it.
 whole() {
