@@ -40,12 +40,7 @@ pub(crate) fn apply(
                 put_in = Some((dir, put_dentry(view, DentryKey { dir, hash, name }, value, source)));
             }
             Mutation::DelDentry { dir, hash, name, .. } => {
-                let slot = view.cache.dir_or_new(dir);
-                if let Some(touched) = &mut view.touched {
-                    let dir = view.cache.dir(slot).of();
-                    replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
-                }
-                view.cache.delete(slot, hash, name, source);
+                del_dentry(view, DentryKey { dir, hash, name }, source);
             }
             Mutation::PutHeader { dir, newborn, header, .. } => {
                 if let Some(touched) = &mut view.touched {
@@ -60,14 +55,10 @@ pub(crate) fn apply(
             }
             Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
             Mutation::DelPlace { ino, version } => {
-                view.totals.recalled(ino);
+                place_gone(view, ino, version);
                 without_content.push(ino);
-                view.backptrs.insert(ino, (version, None));
             }
-            Mutation::DelContent { dir } => {
-                content_gone(view, dir, source);
-                view.book.end(dir);
-            }
+            Mutation::DelContent { dir } => vacated(view, dir, source),
             Mutation::Session { id, open, client } => {
                 if !open {
                     view.holders.end_session(id);
@@ -79,11 +70,7 @@ pub(crate) fn apply(
             }
             Mutation::HolderGone { session, ino } => view.holders.gone(session, ino),
             Mutation::SessionFloor { id, floor } => sessions.set_floor(id, floor),
-            Mutation::InoCounter { rank, next } if rank == view.config.rank => {
-                view.inos.reserved = view.inos.reserved.max(next);
-            }
-            // Numbers of another rank: they are its own to count.
-            Mutation::InoCounter { .. } => {}
+            Mutation::InoCounter { rank, next } => reserve_numbers(view, rank, next),
             Mutation::DataCut { file, size, truncate_seq } => {
                 let cut = Cut { seq: truncate_seq, size };
                 follow.push((DataOp::Truncate { file, cut }, Some(file.ino)));
@@ -146,6 +133,23 @@ fn put_dentry(view: &mut View, at: DentryKey<'_>, value: DentryValue, source: So
     }
     view.cache.put(slot, hash, name, value, source);
     slot
+}
+
+/// Numbers of another rank are its own to count.
+fn reserve_numbers(view: &mut View, rank: RankId, next: u64) {
+    if rank == view.config.rank {
+        view.inos.reserved = view.inos.reserved.max(next);
+    }
+}
+
+fn del_dentry(view: &mut View, at: DentryKey<'_>, source: Source) {
+    let DentryKey { dir, hash, name } = at;
+    let slot = view.cache.dir_or_new(dir);
+    if let Some(touched) = &mut view.touched {
+        let dir = view.cache.dir(slot).of();
+        replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
+    }
+    view.cache.delete(slot, hash, name, source);
 }
 
 /// Where the primary dentry of an inode is.
@@ -289,6 +293,20 @@ fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
         return;
     }
     view.backptrs.insert(ino, (version, None));
+}
+
+/// A directory is gone; its content, which another rank ends, told its totals before.
+#[cold]
+fn place_gone(view: &mut View, ino: Ino, version: u64) {
+    view.totals.recalled(ino);
+    view.backptrs.insert(ino, (version, None));
+}
+
+/// The content of a directory ends whose inode was another rank's; nobody keeps anything of it any more.
+#[cold]
+fn vacated(view: &mut View, dir: Ino, source: Source) {
+    content_gone(view, dir, source);
+    view.book.end(dir);
 }
 
 /// What was in a directory is gone, with its header. Whether it is known that the store has nothing of it.

@@ -187,21 +187,13 @@ impl<'a> Mutation<'a> {
             Self::PutBackptr { ino, version, parent, hash, name } => {
                 w.u8(PUT_BACKPTR).u64(ino.0).u64(version).u64(parent.0).u64(hash.0).name(name);
             }
-            Self::DelBackptr { ino, version } => {
-                w.u8(DEL_BACKPTR).u64(ino.0).u64(version);
-            }
-            Self::DelPlace { ino, version } => {
-                w.u8(DEL_PLACE).u64(ino.0).u64(version);
-            }
-            Self::DelContent { dir } => {
-                w.u8(DEL_CONTENT).u64(dir.0);
-            }
+            Self::DelBackptr { ino, version } => put_numbers(w, DEL_BACKPTR, [ino.0, version]),
+            Self::DelPlace { ino, version } => put_numbers(w, DEL_PLACE, [ino.0, version]),
+            Self::DelContent { dir } => put_numbers(w, DEL_CONTENT, [dir.0]),
             Self::Session { id, open, client } => {
                 w.u8(SESSION).u64(id.0).bool(open).name(client);
             }
-            Self::SessionFloor { id, floor } => {
-                w.u8(SESSION_FLOOR).u64(id.0).u64(floor.0);
-            }
+            Self::SessionFloor { id, floor } => put_numbers(w, SESSION_FLOOR, [id.0, floor.0]),
             Self::InoCounter { rank, next } => {
                 w.u8(INO_COUNTER).u16(rank.0).u64(next);
             }
@@ -235,9 +227,7 @@ impl<'a> Mutation<'a> {
                 moved.encode(w.u8(HOLDERS).u64(id.0));
                 w.bool(first).bytes(list);
             }
-            Self::HolderGone { session, ino } => {
-                w.u8(HOLDER_GONE).u64(session.0).u64(ino.0);
-            }
+            Self::HolderGone { session, ino } => put_numbers(w, HOLDER_GONE, [session.0, ino.0]),
             Self::DelegateInos { id, first, count } => {
                 w.u8(DELEGATE_INOS).u64(id.0).u64(first.0).u32(count);
             }
@@ -350,6 +340,13 @@ fn take_place(r: &mut Reader<'_>) -> Result<(Ino, NameHash, Version), DecodeErro
     let fixed: &[u8; 24] = r.array()?;
     let mut f = Reader::new(fixed);
     Ok((Ino(f.u64()?), NameHash(f.u64()?), Version(f.u64()?)))
+}
+
+fn put_numbers<const N: usize>(w: &mut Writer, ordinal: u8, numbers: [u64; N]) {
+    w.u8(ordinal);
+    for number in numbers {
+        w.u64(number);
+    }
 }
 
 fn put_file(w: &mut Writer, file: FileId) {

@@ -44,6 +44,13 @@ struct Looked {
 }
 
 impl Looked {
+    /// What is told of it is no name.
+    fn without_name(value: Box<[u8]>, reserved: Reserved, way: Option<Vec<Reserved>>) -> Found<Self> {
+        let name = Name::new(&Ino::NONE.link_name()).map_err(|_| Errno::EIO)?;
+        let seen = Seen { parent: Box::default(), dir: reserved.dir, name, value, holders: Vec::new() };
+        Ok(Self { seen, reserved, node: None, leaves: false, synced: false, way })
+    }
+
     /// What the transaction wants here.
     fn wanted(&self) -> &[Reserved] {
         self.way.as_deref().unwrap_or(std::slice::from_ref(&self.reserved))
@@ -259,35 +266,34 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let strange = |session| view.transactions.strangers.contains(session);
             let all = *rank == view.config.rank && !sessions.iter().any(strange);
             let value: Box<[u8]> = if all { Box::default() } else { [1].into() };
-            let name = Name::new(&Ino::NONE.link_name()).map_err(|_| Errno::EIO)?;
-            let seen = Seen { parent: Box::default(), dir: Ino::NONE, name, value, holders: Vec::new() };
-            let reserved = Reserved { dir: Ino::NONE, hash: NameHash(0), ino: Ino::NONE };
-            let way = Some(Vec::new());
-            Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
+            let none = Reserved { dir: Ino::NONE, hash: NameHash(0), ino: Ino::NONE };
+            Looked::without_name(value, none, Some(Vec::new()))
         }
         Part::Content { dir, placed, newborn } => {
             view.note_told_facts(*dir, *placed, *newborn);
             if !placed {
                 op.hears().inherits.push(*dir);
             }
-            let slot = ranks::content_here(view, op, whole(*dir))?;
-            cleared(view, op, needs::of_listing(view, slot), patience)?;
-            // What is decided may fill or empty it.
-            view.names_are_free(*dir)?;
-            let header = &view.cache.dir(slot).header;
-            let value: Box<[u8]> = match () {
-                () if header.spread().is_some() => [IN_PARTS].into(),
-                () if header.entries > 0 => [HAS_NAMES].into(),
-                () => Box::default(),
-            };
-            // What cannot go nobody reserves.
-            let way = (!value.is_empty()).then(Vec::new);
-            let name = Name::new(&Ino::NONE.link_name()).map_err(|_| Errno::EIO)?;
-            let seen = Seen { parent: Box::default(), dir: *dir, name, value, holders: Vec::new() };
-            let reserved = Reserved::content(*dir);
-            Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
+            look_into(view, op, *dir, patience)
         }
     }
+}
+
+/// The whole content of a directory that is to go: whether there are names in it.
+fn look_into(view: &mut View, op: &mut Op, dir: Ino, patience: Patience) -> Found<Looked> {
+    let slot = ranks::content_here(view, op, whole(dir))?;
+    cleared(view, op, needs::of_listing(view, slot), patience)?;
+    // What is decided may fill or empty it.
+    view.names_are_free(dir)?;
+    let header = &view.cache.dir(slot).header;
+    let value: Box<[u8]> = match () {
+        () if header.spread().is_some() => [IN_PARTS].into(),
+        () if header.entries > 0 => [HAS_NAMES].into(),
+        () => Box::default(),
+    };
+    // What cannot go nobody reserves.
+    let way = (!value.is_empty()).then(Vec::new);
+    Looked::without_name(value, Reserved::content(dir), way)
 }
 
 fn ino_of(view: &View, node: Option<u32>) -> Ino {
