@@ -287,6 +287,7 @@ fn sealed(view: &mut View, dir: Ino, source: Source) {
 
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
+    note_end(view, ino);
     let never_stored = content_gone(view, ino, source);
     let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
     if never_stored && !written && view.backptrs.remove(&ino).is_some() {
@@ -298,8 +299,16 @@ fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
 /// A directory is gone; its content, which another rank ends, told its totals before.
 #[cold]
 fn place_gone(view: &mut View, ino: Ino, version: u64) {
+    note_end(view, ino);
     view.totals.recalled(ino);
     view.backptrs.insert(ino, (version, None));
+}
+
+/// Where one rank has everything it is found nowhere at once.
+fn note_end(view: &mut View, ino: Ino) {
+    if !view.territory.is_undisputed() {
+        view.moved.end(ino);
+    }
 }
 
 /// The content of a directory ends whose inode was another rank's; nobody keeps anything of it any more.

@@ -6,13 +6,16 @@
 //! Absent: where inodes are (`View::resolve`).
 
 use proto::{Ino, NameHash};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Moves remembered: more than can happen during the few loads of one search.
 const REMEMBERED: usize = 4096;
 
 /// Inodes that went to other ranks, remembered: who looks for one here is sent on, until the store knows of it.
 const LEFT_MAX: usize = 1 << 16;
+
+/// Inodes that ended here, remembered: who still has one open, or stands in one, is told at once that it is gone.
+const ENDED_MAX: usize = 1 << 14;
 
 /// The last moves, counted.
 #[derive(Debug, Default)]
@@ -23,6 +26,9 @@ pub(crate) struct Moved {
     left: BTreeMap<Ino, (u64, (Ino, NameHash))>,
     order: VecDeque<(Ino, u64)>,
     departures: u64,
+    /// Which have ended here, in that order, and the same as a set: nobody has such a one, nor ever will.
+    ended: BTreeSet<Ino>,
+    ended_order: VecDeque<Ino>,
 }
 
 impl Moved {
@@ -59,6 +65,23 @@ impl Moved {
     /// Where an inode went.
     pub(crate) fn went(&self, ino: Ino) -> Option<(Ino, NameHash)> {
         self.left.get(&ino).map(|(_, place)| *place)
+    }
+
+    /// An inode has ended.
+    pub(crate) fn end(&mut self, ino: Ino) {
+        if self.ended.insert(ino) {
+            self.ended_order.push_back(ino);
+        }
+        if self.ended_order.len() > ENDED_MAX
+            && let Some(oldest) = self.ended_order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
+    }
+
+    /// Whether it is known that an inode has ended.
+    pub(crate) fn has_ended(&self, ino: Ino) -> bool {
+        self.ended.contains(&ino)
     }
 
     /// Moves so far.
