@@ -166,11 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_in_the_usage_and_in_the_manual() {
+    fn every_option_is_explained() {
         let manual = include_str!("../../../../../docs/SIMULATION.md");
         for flag in FLAGS {
-            let said = crate::USAGE.split(|c: char| c.is_whitespace() || c == '[').any(|word| word == *flag);
-            assert!(said && manual.contains(&format!("| `{flag} ")), "{flag}");
+            assert!(manual.contains(&format!("\n| `{flag} ")), "{flag}");
         }
     }
 
