@@ -390,7 +390,8 @@ fn status(server: &Server) -> Value {
     for name in map.iter().flat_map(|map| standbys(map)) {
         mdsmap.push(json!({ "name": name, "state": "standby" }));
     }
-    let names: Vec<&Value> = mdsmap.iter().map(|daemon| &daemon["name"]).collect();
+    // A failed rank has no daemon.
+    let names: Vec<&Value> = mdsmap.iter().map(|daemon| &daemon["name"]).filter(|name| *name != "").collect();
     let facts = crate::admin::facts(server);
     json!({
         "clients": [{ "fs": name, "clients": clients }],

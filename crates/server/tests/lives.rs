@@ -283,6 +283,9 @@ fn what_was_failed_stays_failed() {
     bench.ranks = Some(1);
     bench.start().expect("without a life");
     assert_eq!(bench.rank()["state"], "failed");
+    // The slot stands by. A rank without a life has no daemon, and was in this list without a name.
+    let daemons = bench.ok(&json!({"cmd": "fs status"}))["mds_version"][0]["daemon"].take();
+    assert!(daemons.as_array().is_some_and(|names| names.iter().all(|name| *name != "")), "{daemons}");
     let before = bench.incarnation();
     bench.ok(&json!({"cmd": "fs joinable", "fs": "pandofs"}));
     bench.until_after(before);
