@@ -115,6 +115,10 @@ pub struct RankConfig {
     /// Reads and writes of late at which it is spread also with fewer names (`mds_bal_split_rd`, `mds_bal_split_wr`); 0: never.
     pub split_reads: u32,
     pub split_writes: u32,
+    /// One that is spread by itself has at least 2 to the power of this many parts, of which 256 are the most (`mds_bal_split_bits`).
+    pub split_depth: u8,
+    /// In so long half of what was asked is forgotten (`mds_decay_halflife`). Beyond 11 s the count of CPU time overflows.
+    pub decay_ns: u64,
     /// Also what no slots place is spread by itself: in the simulator's world of several ranks there are none.
     pub spread_unplaced: bool,
     pub limits: Limits,
@@ -141,6 +145,8 @@ impl RankConfig {
             merge_size: 50,
             split_reads: 25_000,
             split_writes: 10_000,
+            split_depth: 3,
+            decay_ns: 5 * SECOND,
             spread_unplaced: false,
             limits: Limits {
                 slice_entries: 256,

@@ -1,5 +1,5 @@
 //! How much is asked of directories of late: reads, writes, names that had to be read from the store, names that came with others,
-//! and time. A count loses half of itself in five seconds (CephFS's `mds_decay_halflife`), when it is looked at. What is asked of all
+//! and time. A count loses half of itself in `mds_decay_halflife` (five seconds, as in CephFS), when it is looked at. What is asked of all
 //! directories that one entry of the cluster map governs adds up as it comes.
 //!
 //! Absent: who asks (`meter.rs`); what follows for where anything is.
@@ -11,14 +11,14 @@ use crate::op::{Op, Plan, Stop};
 use crate::rank::Rank;
 use crate::view::{Found, View};
 use proto::cluster::Unit;
+use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Ino, every_request};
 use std::collections::BTreeMap;
 use stdx::Mono;
 use stdx::time::SECOND;
 
-const HALF_LIFE_NS: u64 = 5 * SECOND;
-/// Counts cool down in steps of this.
+/// Counts cool down in so many steps to their half.
 const TICKS: u32 = 64;
 /// One of what is counted.
 const ONE: u32 = 256;
@@ -73,8 +73,8 @@ pub struct UnitLoad {
     pub load: Load,
 }
 
-fn tick_of(now: Mono) -> u32 {
-    (now.0 / (HALF_LIFE_NS / u64::from(TICKS))) as u32
+fn tick_of(now: Mono, half_life_ns: u64) -> u32 {
+    (now.0 / (half_life_ns / u64::from(TICKS)).max(1)) as u32
 }
 
 impl Heat {
@@ -106,10 +106,10 @@ impl Heat {
         [self.counts[READS] / ONE, self.counts[WRITES] / ONE]
     }
 
-    fn load(mut self, tick: u32) -> Load {
+    fn load(mut self, tick: u32, half_life_ns: u64) -> Load {
         self.cool(tick);
         // So many seconds' worth are in a count that neither grows nor shrinks.
-        let seconds = HALF_LIFE_NS as f64 / SECOND as f64 / std::f64::consts::LN_2;
+        let seconds = half_life_ns as f64 / SECOND as f64 / std::f64::consts::LN_2;
         let [reads, writes, misses, fetched, time] =
             self.counts.map(|count| f64::from(count) / f64::from(ONE) / seconds);
         Load { reads, writes, misses, fetched, cpu: time / 1e6 }
@@ -156,7 +156,15 @@ impl Heats {
     }
 }
 
-/// CPU time of one planning and what follows, in nanoseconds as it was measured (docs/PERFORMANCE.md): a clock costs more.
+/// CPU time of a name of a page of a listing, and of a name that the store brought into the cache, in nanoseconds: they are not measured
+/// by themselves, and taken as less than, and as much as, the lookup of one.
+const LISTED_NS: u32 = 200;
+const FETCHED_NS: u32 = 561;
+/// Of a question to the store: as many lookups as were measured (bench/scale/costs.txt).
+const MISS_NS: u32 = 2_480;
+
+/// CPU time of one planning and what follows, in nanoseconds as it was measured (docs/PERFORMANCE.md): a clock costs more. It is an
+/// estimate by the kind of request, and says how busy directories are beside each other, not how long the processor ran.
 const fn cost_ns(request: &Request) -> u32 {
     match request {
         Request::Lookup { .. } => 561,
@@ -168,6 +176,29 @@ const fn cost_ns(request: &Request) -> u32 {
         Request::Write { .. } => 6470,
         every_request!() => 1251,
     }
+}
+
+/// What the names of a page cost besides.
+fn listed_ns(planned: &Found<Plan>) -> u32 {
+    match planned {
+        Ok(Plan::Answer(Ok(Reply::Entries { entries, .. }), _)) => {
+            u32::try_from(entries.len()).unwrap_or(u32::MAX).saturating_mul(LISTED_NS)
+        }
+        Ok(
+            Plan::Answer(..)
+            | Plan::Commit(..)
+            | Plan::Data(..)
+            | Plan::Step(..)
+            | Plan::Durable(_)
+            | Plan::Queued,
+        )
+        | Err(_) => 0,
+    }
+}
+
+/// As `TIME` counts it.
+fn time(nanos: u32) -> u32 {
+    (u64::from(nanos) * u64::from(ONE) / 1000) as u32
 }
 
 impl View {
@@ -185,8 +216,13 @@ impl View {
         Some(self.cache.node(slot).dir)
     }
 
+    /// In which step counts are that are added or looked at now.
+    fn tick(&self, now: Mono) -> u32 {
+        tick_of(now, self.config.decay_ns)
+    }
+
     fn warm_up(&mut self, slot: u32, counts: &[(usize, u32)]) {
-        let tick = tick_of(self.now.mono);
+        let tick = self.tick(self.now.mono);
         let undisputed = self.territory.is_undisputed();
         // What governs it is found with whose it is.
         let _side = self.side(slot);
@@ -221,24 +257,27 @@ impl View {
     pub(crate) fn heat_of(&self, number: Ino) -> [u32; 2] {
         let Some(slot) = self.cache.find_dir(number) else { return [0; 2] };
         let mut heat = self.cache.dir(slot).heat;
-        heat.cool(tick_of(self.now.mono));
+        heat.cool(self.tick(self.now.mono));
         heat.asked()
     }
 
     /// Names of a directory came from the store.
     pub(crate) fn note_fetched(&mut self, slot: u32, names: usize) {
-        self.warm_up(slot, &[(FETCHED, u32::try_from(names).unwrap_or(u32::MAX).saturating_mul(ONE))]);
+        let names = u32::try_from(names).unwrap_or(u32::MAX);
+        let counts = [(FETCHED, names.saturating_mul(ONE)), (TIME, time(FETCHED_NS.saturating_mul(names)))];
+        self.warm_up(slot, &counts);
     }
 
     /// A name had to be read.
     pub(crate) fn note_miss(&mut self, slot: u32) {
-        self.warm_up(slot, &[(MISSES, ONE)]);
+        self.warm_up(slot, &[(MISSES, ONE), (TIME, time(MISS_NS))]);
     }
 
     /// What is asked of a cached directory by itself.
     pub(crate) fn load_of(&self, dir: Ino) -> Load {
         let slot = self.cache.find_dir(dir);
-        slot.map_or_else(Load::default, |slot| self.cache.dir(slot).heat.load(tick_of(self.now.mono)))
+        let (tick, half_life_ns) = (self.tick(self.now.mono), self.config.decay_ns);
+        slot.map_or_else(Load::default, |slot| self.cache.dir(slot).heat.load(tick, half_life_ns))
     }
 }
 
@@ -259,8 +298,8 @@ impl Rank {
         if self.view.cache.dir(slot).has(dir::FOREIGN) {
             return;
         }
-        let time = (u64::from(cost_ns(&op.request)) * u64::from(ONE) / 1000) as u32;
-        let counts = [(TIME, time), (what.unwrap_or(READS), if what.is_some() { ONE } else { 0 })];
+        let cost = cost_ns(&op.request).saturating_add(listed_ns(planned));
+        let counts = [(TIME, time(cost)), (what.unwrap_or(READS), if what.is_some() { ONE } else { 0 })];
         self.view.warm_up(slot, &counts);
     }
 
@@ -280,12 +319,12 @@ impl Rank {
     /// What is asked of late, by what governs it; those of which nothing is asked are left out.
     #[must_use]
     pub fn loads(&self, now: Mono) -> Vec<UnitLoad> {
-        let tick = tick_of(now);
+        let (tick, half_life_ns) = (self.view.tick(now), self.view.config.decay_ns);
         let unit = |dir| self.view.cache.unit(dir);
         let units = self.view.heats.units.iter().map(|(dir, heat)| UnitLoad {
             dir: *dir,
             unit: unit(*dir),
-            load: heat.load(tick),
+            load: heat.load(tick, half_life_ns),
         });
         units.filter(|unit| unit.load != Load::default()).collect()
     }
@@ -296,6 +335,7 @@ mod tests {
     use super::*;
 
     const HALF: u32 = TICKS;
+    const LIFE_NS: u64 = 5 * SECOND;
 
     #[test]
     fn places_of_entries_that_are_gone_are_given_back() {
@@ -314,7 +354,7 @@ mod tests {
             [(0, 1000.0), (HALF / 2, 707.1), (HALF, 500.0), (2 * HALF, 250.0), (100 * HALF, 0.0)]
         {
             let seconds = 5.0 / std::f64::consts::LN_2;
-            let found = heat.load(100 + passed).reads * seconds;
+            let found = heat.load(100 + passed, LIFE_NS).reads * seconds;
             assert!((found - left).abs() <= left / 200.0, "{passed}: {found}");
         }
     }
@@ -330,7 +370,7 @@ mod tests {
                 tick += every;
             }
             let asked = f64::from(count) / f64::from(every) * f64::from(TICKS) / 5.0;
-            let shown = heat.load(tick).writes;
+            let shown = heat.load(tick, LIFE_NS).writes;
             assert!((shown - asked).abs() < asked / 12.0, "{shown} instead of {asked}");
         }
     }
@@ -344,13 +384,29 @@ mod tests {
         assert!(seen.is_err());
     }
 
+    /// The longest that an operator may set: of a rank that is busy all the time the count does not come to its end.
+    #[test]
+    fn a_busy_second_shows_as_one_whatever_the_half_life() {
+        for half_life_ns in [SECOND, 5 * SECOND, 10 * SECOND] {
+            let mut heat = Heat::default();
+            let mut now = SECOND;
+            // A millisecond at a time.
+            for _ in 0..200_000 {
+                heat.add(tick_of(Mono(now), half_life_ns), &[(TIME, time(1_000_000))]);
+                now += SECOND / 1000;
+            }
+            let cpu = heat.load(tick_of(Mono(now), half_life_ns), half_life_ns).cpu;
+            assert!((0.95..=1.05).contains(&cpu), "{half_life_ns}: {cpu}");
+        }
+    }
+
     #[test]
     fn nothing_overflows() {
         let mut heat = Heat::default();
         for _ in 0..3 {
             heat.add(1, &[(TIME, u32::MAX)]);
         }
-        assert!(heat.load(1).cpu > 0.0);
-        assert_eq!(heat.load(u32::MAX), Load::default());
+        assert!(heat.load(1, LIFE_NS).cpu > 0.0);
+        assert_eq!(heat.load(u32::MAX, LIFE_NS), Load::default());
     }
 }

@@ -115,7 +115,7 @@ pub enum Input {
         unit: Unit,
         reason: String,
     },
-    /// An operator wants a directory's content at another rank: `owner_of` says that it is this one's.
+    /// An operator wants a directory's content, or a unit, at another rank: `part_named` says that it is this one's.
     Move {
         dir: Ino,
         to: RankId,
@@ -124,12 +124,12 @@ pub enum Input {
     Unmove {
         dir: Ino,
     },
-    /// An operator wants a directory's names in 2^`depth` parts, at several ranks: `owner_of` says that it is this one's.
+    /// An operator wants a directory's names in 2^`depth` parts, at several ranks: `part_named` says that it is this one's.
     Spread {
         dir: Ino,
         depth: u8,
     },
-    /// An operator wants a directory's names in one part again: `owner_of` says that it is this one's.
+    /// An operator wants a directory's names in one part again: `part_named` says that it is this one's.
     Merge {
         dir: Ino,
     },

@@ -77,7 +77,7 @@ impl Rank {
             self.end_what_is_elsewhere(out);
             self.end_idle_sessions(now, out);
         }
-        if self.has_leftovers() {
+        if self.left_over().is_some() {
             self.leaving.flushed = None;
             return;
         }
@@ -156,17 +156,37 @@ impl Rank {
         orphans.is_some_and(|slot| self.view.cache.dir(slot).header.entries == 0)
     }
 
-    /// Whether something is here that nobody else will take care of.
-    fn has_leftovers(&self) -> bool {
-        self.sessions.map.values().any(Session::is_clients)
-            || self.sessions.busy_closing()
-            || !self.has_no_orphans()
-            || !self.purges.is_empty()
-            || self.view.files.len() > 0
-            || !self.data_is_idle()
-            || self.held.len() > 0
-            || !self.parked.is_empty()
-            || !self.view.transactions.is_free()
-            || self.leads.is_owed()
+    /// What is here that nobody else will take care of, in words for an operator.
+    fn left_over(&self) -> Option<&'static str> {
+        let left = [
+            (
+                !self.has_no_orphans() || !self.purges.is_empty(),
+                "unlinked files that are open or being removed",
+            ),
+            (self.view.files.len() > 0, "files that are open or locked"),
+            (!self.data_is_idle(), "file data under way"),
+            (!self.view.transactions.is_free() || self.leads.is_owed(), "transactions of several ranks"),
+            (self.held.len() > 0 || !self.parked.is_empty(), "requests under way"),
+            (self.sessions.map.values().any(Session::is_clients), "sessions of clients"),
+            (self.sessions.busy_closing(), "sessions that end"),
+        ];
+        left.into_iter().find_map(|(is_left, what)| is_left.then_some(what))
+    }
+
+    /// What a rank that is to go still has; none: nothing is in its way, or it is not to go.
+    #[must_use]
+    pub fn stays_for(&self) -> Option<String> {
+        let me = self.view.config.rank;
+        let map = self.view.territory.map()?;
+        if map.ranks.get(&me).map(|info| info.state) != Some(RankState::Stopping) {
+            return None;
+        }
+        let entries = map.entries.values().filter(|entry| entry.rank == me).count();
+        let slots: usize =
+            map.slots.runs().filter(|(_, slot)| slot.rank == me).map(|(run, _)| run.len()).sum();
+        if entries + slots > 0 {
+            return Some(format!("{entries} entries of the cluster map, {slots} slots"));
+        }
+        self.left_over().map(str::to_owned)
     }
 }

@@ -70,6 +70,7 @@ mod warm;
 pub use config::{Prefetch, RankConfig, State};
 pub use heat::{Load, UnitLoad};
 pub use meter::{OpCount, TrafficStatus};
+pub use moves::{MoveGoal, MoveStatus};
 pub use op::Waits;
 pub use rank::Rank;
 pub use warm::{WarmState, WarmStatus};

@@ -12,6 +12,7 @@ mod gathered;
 mod holders;
 mod map;
 mod pins;
+mod shown;
 mod unseen;
 
 use crate::op::{OpId, Waits};
@@ -27,6 +28,7 @@ use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
+pub use shown::{MoveGoal, MoveStatus};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Mono, Now, Outbox};
 use unseen::Unseen;
@@ -136,7 +138,8 @@ impl Phase {
             Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
             Self::PreFlush { .. } | Self::Flush { .. } | Self::Places(..) => "the metadata store",
             Self::Recall { .. } => "clients that keep something there",
-            Self::Join | Self::Tell(_) => "the new owner",
+            Self::Join => "clients that are to connect to the new owner",
+            Self::Tell(_) => "the new owner",
             Self::Drain(_) | Self::Empty(_) => "requests that are under way there",
             Self::Journal(_) => "the journal",
         }

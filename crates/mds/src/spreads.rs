@@ -167,10 +167,11 @@ impl Rank {
         self.go_on_spreading(now, out);
     }
 
-    /// Four units for each rank, so that they can be shared evenly.
+    /// Four units for each rank, so that they can be shared evenly, or as many as an operator wants at least.
     fn usual_depth(&self) -> u8 {
         let ranks = self.view.territory.map().map_or(1, |map| u32::from(map.max_mds.max(1)));
-        ((4 * ranks).next_power_of_two().trailing_zeros() as u8).min(SPREAD_DEPTH_MAX)
+        let depth = (4 * ranks).next_power_of_two().trailing_zeros() as u8;
+        depth.max(self.view.config.split_depth).min(SPREAD_DEPTH_MAX)
     }
 
     /// Not while it stops, or clients present what they performed.

@@ -10,7 +10,7 @@ use crate::rank::{Pending, Rank};
 use crate::session::Session;
 use crate::warm::WarmStatus;
 use proto::request::Request;
-use proto::{Ino, Kind, Name, Position, RankId, SessionId};
+use proto::{Ino, Kind, Name, Position, SessionId};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
@@ -74,7 +74,10 @@ pub struct Status {
     pub loaded_ahead: u64,
     pub transactions: u64,
     pub replayed: u64,
+    /// Names in the cache, also those that are known to be absent.
     pub cached: u64,
+    /// Inodes in the cache: with each its first name.
+    pub cached_inodes: u64,
     pub cached_dirs: u64,
     pub cache_bytes: u64,
     pub dirty: u64,
@@ -155,6 +158,7 @@ impl Rank {
             transactions: self.journal.entries,
             replayed: self.replayed,
             cached: u64::from(cache.nodes.len()),
+            cached_inodes: cache.inodes(),
             cached_dirs: u64::from(cache.dirs.len()),
             cache_bytes: cache.bytes(),
             dirty: cache.dirty(),
@@ -308,12 +312,6 @@ impl Rank {
         let slot = self.view.cache.by_ino(ino)?;
         let name = String::from_utf8_lossy(self.view.cache.node(slot).name.as_bytes()).into_owned();
         Some((self.view.cache.parent_of(slot), name))
-    }
-
-    /// Whose the content of a cached directory is. Of those that answer the one that says it of itself knows.
-    #[must_use]
-    pub fn owner_of(&self, dir: Ino) -> Option<RankId> {
-        self.owner(dir)
     }
 
     /// Into how many parts the names of a directory are divided, as a power of two; whether that is about to change; and whether new

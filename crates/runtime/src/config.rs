@@ -54,6 +54,12 @@ pub struct Config {
     /// Reads, and writes, of late at which a directory that is placed by hash is spread also with fewer names; 0: none is for that.
     pub mds_bal_split_rd: u64,
     pub mds_bal_split_wr: u64,
+    /// Directories are spread and merged by themselves.
+    pub mds_bal_fragment_dirs: bool,
+    /// One that is spread by itself has at least as many parts as 2 to the power of this.
+    pub mds_bal_split_bits: u64,
+    /// Seconds in which half of what was asked of a directory is forgotten.
+    pub mds_decay_halflife: u64,
     /// Each rank slot of a server has a part of the CPUs of its own.
     pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
@@ -99,6 +105,9 @@ impl Default for Config {
             mds_bal_merge_size: 50,
             mds_bal_split_rd: 25_000,
             mds_bal_split_wr: 10_000,
+            mds_bal_fragment_dirs: true,
+            mds_bal_split_bits: 3,
+            mds_decay_halflife: 5,
             mds_rank_affinity: false,
             mds_op_complaint_time: 30,
             mds_export_ephemeral_random_max: 10_000,
@@ -178,9 +187,24 @@ pub const OPTIONS: &[OptionHelp] = &[
     help(
         "mds_bal_split_rd",
         "25000",
-        "reads, of which half are forgotten in 5 s, that spread a directory placed by hash with fewer names, 0 to 1000000; 0: never",
+        "reads, of which half are forgotten in mds_decay_halflife, that spread a directory placed by hash with fewer names, 0 to 1000000; 0: never",
     ),
     help("mds_bal_split_wr", "10000", "the same for writes, 0 to 1000000; 0: never"),
+    help(
+        "mds_bal_fragment_dirs",
+        "true",
+        "false: no directory is spread or merged by itself, whatever the four above say",
+    ),
+    help(
+        "mds_bal_split_bits",
+        "3",
+        "a directory that is spread by itself has 2 to the power of this many parts, or four for each rank if that is more, 1 to 8",
+    ),
+    help(
+        "mds_decay_halflife",
+        "5",
+        "seconds in which the counts of `pando top --by subtree` and mds_bal_split_rd lose half, 1 to 10",
+    ),
     help("mds_export_ephemeral_random_max", "0.01", "the most that `dir.pin.random` may be set to, 0 to 1"),
     help(
         "mds_rank_affinity",
@@ -214,6 +238,24 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("log_level", "info", "debug, info, warn or error"),
 ];
 
+/// CephFS's options that are not in this version, and how things are instead.
+const LATER: [(&str, &str); 5] = [
+    ("mds_bal_fragment_fast_factor", FRAGMENT_NOW),
+    ("mds_bal_fragment_interval", FRAGMENT_NOW),
+    ("mds_bal_fragment_size_max", NO_LIMIT),
+    ("mds_dir_max_entries", NO_LIMIT),
+    ("mds_join_fs", "a server has one file system, and its slots take any rank of it"),
+];
+const FRAGMENT_NOW: &str = "a directory is spread as soon as mds_bal_split_size says so";
+const NO_LIMIT: &str = "a directory may have any number of names";
+
+/// Why an option of CephFS's is none here; none: nobody knows it.
+#[must_use]
+pub fn later(key: &str) -> Option<String> {
+    let (_, instead) = LATER.iter().find(|(name, _)| *name == key)?;
+    Some(format!("not in this version: {instead}"))
+}
+
 const fn help(name: &'static str, default: &'static str, help: &'static str) -> OptionHelp {
     OptionHelp { name, default, help }
 }
@@ -246,6 +288,9 @@ struct Raw {
     mds_bal_merge_size: Option<u64>,
     mds_bal_split_rd: Option<u64>,
     mds_bal_split_wr: Option<u64>,
+    mds_bal_fragment_dirs: Option<bool>,
+    mds_bal_split_bits: Option<u64>,
+    mds_decay_halflife: Option<u64>,
     mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
     mds_export_ephemeral_random_max: Option<value::Fraction>,
@@ -283,7 +328,11 @@ impl Config {
         let raw: Raw = toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start.min(text.len()));
             let line = 1 + text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
-            ConfigError::Syntax { file: file.to_owned(), line, what: e.message().to_owned() }
+            // The parser quotes the key that it does not know.
+            let unknown = e.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+            let what = unknown.and_then(|key| Some(format!("{key}: {}", later(key)?)));
+            let what = what.unwrap_or_else(|| e.message().to_owned());
+            ConfigError::Syntax { file: file.to_owned(), line, what }
         })?;
         let config = Self::from_raw(raw);
         config.check(file)?;
@@ -308,6 +357,9 @@ impl Config {
             mds_bal_merge_size: raw.mds_bal_merge_size.unwrap_or_else(|| usual_merge_size(&raw)),
             mds_bal_split_rd: raw.mds_bal_split_rd.unwrap_or(d.mds_bal_split_rd),
             mds_bal_split_wr: raw.mds_bal_split_wr.unwrap_or(d.mds_bal_split_wr),
+            mds_bal_fragment_dirs: raw.mds_bal_fragment_dirs.unwrap_or(d.mds_bal_fragment_dirs),
+            mds_bal_split_bits: raw.mds_bal_split_bits.unwrap_or(d.mds_bal_split_bits),
+            mds_decay_halflife: raw.mds_decay_halflife.unwrap_or(d.mds_decay_halflife),
             mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_export_ephemeral_random_max: raw
@@ -354,6 +406,9 @@ impl Config {
         range("mds_bal_merge_size", self.mds_bal_merge_size, 0, 1 << 39)?;
         range("mds_bal_split_rd", self.mds_bal_split_rd, 0, 1_000_000)?;
         range("mds_bal_split_wr", self.mds_bal_split_wr, 0, 1_000_000)?;
+        range("mds_bal_split_bits", self.mds_bal_split_bits, 1, 8)?;
+        // Beyond it the count of a rank's CPU time would come to its end.
+        range("mds_decay_halflife", self.mds_decay_halflife, 1, 10)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.
@@ -402,6 +457,25 @@ mod tests {
         assert!(error.contains("session_timeout"), "{error}");
         assert!(Config::parse("listen = [\"/x\"]", "f").is_err());
         assert!(Config::parse("metrics = \"unix:/x\"", "f").is_err());
+    }
+
+    #[test]
+    fn options_of_cephfs_that_are_none_here_say_what_is_instead() {
+        let error =
+            Config::parse("mds_bal_split_bits = 4\nmds_dir_max_entries = 5\n", "f").expect_err("none");
+        let expected =
+            "f: line 2: mds_dir_max_entries: not in this version: a directory may have any number of names";
+        assert_eq!(error.to_string(), expected);
+        assert!(LATER.iter().all(|(later, _)| OPTIONS.iter().all(|option| option.name != *later)));
+        for (text, is_good) in [
+            ("mds_decay_halflife = 10", true),
+            ("mds_decay_halflife = 11", false),
+            ("mds_bal_split_bits = 8", true),
+            ("mds_bal_split_bits = 9", false),
+            ("mds_bal_fragment_dirs = false", true),
+        ] {
+            assert_eq!(Config::parse(text, "f").is_ok(), is_good, "{text}");
+        }
     }
 
     /// What is merged is far from being spread again, also where an older file says nothing of merging.

@@ -66,7 +66,8 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
     if !may_change && !LOOKS.contains(&cmd) {
         return denied();
     }
-    if let Some(answer) = fs::look_at_paths(server, cmd).or_else(|| fs::change(server, cmd, command)) {
+    let of_fs = fs::look_at_paths(server, cmd, command).or_else(|| fs::change(server, cmd, command));
+    if let Some(answer) = of_fs {
         return answer;
     }
     match meant(server, command) {
@@ -352,7 +353,7 @@ fn cache(drivers: &[Arc<Driver>]) -> Value {
     let of = drivers.iter().map(|driver| driver.report(&json!({ "cmd": "status" })).unwrap_or_default());
     let all = Value::Object(several::status(&of.collect::<Vec<_>>()));
     json!({
-        "pool": { "items": all["cached_inodes"], "bytes": all["cache_bytes"] },
+        "pool": { "items": all["cached_names"], "bytes": all["cache_bytes"] },
         "dirs": all["cached_dirs"],
         "dirty": all["dirty"],
         "limit": all["cache_limit"],

@@ -1,7 +1,7 @@
 //! Operators' commands about the file system and its ranks (`fs ...`, `mds fail`), with the keys that Ceph's have; `subtree ...` and
 //! `dirfrag ...` are led on from here.
 //!
-//! Absent: what those two do (`subtree.rs`, `dirfrag.rs`); `tell` (`tell.rs`); what commands come to (the coordinator's); texts for
+//! Absent: what those two do (`subtree.rs`, `dirfrag.rs`); what can be set (`setting.rs`); `tell` (`tell.rs`); what commands come to (the coordinator's); texts for
 //! people (crate `cli`).
 
 use crate::admin::{done, refusal, refusal_with};
@@ -9,17 +9,14 @@ use crate::cluster::{Failed, standbys};
 use crate::dirfrag;
 use crate::health::{Facts, Space};
 use crate::server::Server;
-use crate::subtree;
+use crate::{setting, subtree};
 use mds::coordinator::{Command, CommandError, Reply};
 use proto::admin::Refusal;
-use proto::cluster::{ClusterMap, DaemonId, Mask, MaskError, RANKS_MAX, RankInfo, RankState, WEIGHT_MAX};
-use proto::{Incarnation, RankId};
+use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
+use proto::{Incarnation, Ino, RankId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What `fs set` knows.
-const SETTINGS: [&str; 5] = ["max_mds", "joinable", "bal_rank_mask", "placement", "rank_weight"];
 
 /// Questions that anybody may ask; `None`: it is none of them.
 pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value> {
@@ -27,6 +24,7 @@ pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value>
         "fs ls" => with_map(server, |name, _| json!([listed(name)])),
         "fs status" => named(server, command).map(|()| done(status(server))).unwrap_or_else(|no| no),
         "fs dump" => with_map(server, dump),
+        "rank load" => done(subtree::rank_loads(server)),
         "fs get" => named(server, command).map(|()| with_map(server, get)).unwrap_or_else(|no| no),
         _ => return None,
     };
@@ -34,9 +32,12 @@ pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value>
 }
 
 /// Questions whose answers show paths; `None`: it is none of them.
-pub(crate) fn look_at_paths(server: &Server, cmd: &str) -> Option<Value> {
+pub(crate) fn look_at_paths(server: &Server, cmd: &str, command: &Value) -> Option<Value> {
     match cmd {
-        "subtree ls" => Some(with_map(server, |_, map| subtree::list(server, map))),
+        "subtree ls" => {
+            let below = command.get("ino").and_then(Value::as_u64).map(Ino);
+            Some(with_map(server, |_, map| subtree::list(server, map, below)))
+        }
         "subtree load" => Some(done(subtree::loads(server))),
         _ => None,
     }
@@ -45,7 +46,7 @@ pub(crate) fn look_at_paths(server: &Server, cmd: &str) -> Option<Value> {
 /// Commands that change something; `None`: it is none of them.
 pub(crate) fn change(server: &Arc<Server>, cmd: &str, command: &Value) -> Option<Value> {
     let changed = match cmd {
-        "fs set" => named(server, command).and_then(|()| set(server, command)),
+        "fs set" => named(server, command).and_then(|()| setting::set(server, command)),
         "fs fail" => named(server, command).and_then(|()| not_of_mount(server)).and_then(|()| {
             let name = fs_name(server);
             let text = format!(
@@ -133,71 +134,6 @@ pub(crate) fn carry_out(
     }
 }
 
-fn set(server: &Server, command: &Value) -> Result<Value, Value> {
-    let (key, value) = (text(command, "key")?, text(command, "value")?);
-    let usage = |what: String| Err(refusal(Refusal::Usage, &what));
-    match key {
-        "max_mds" | "max_ranks" => match value.parse::<u16>() {
-            Ok(ranks @ 1..=RANKS_MAX) => {
-                if ranks > 1 {
-                    not_of_mount(server)?;
-                }
-                carry_out(server, Command::SetMaxMds(ranks), |reply| reply.text.clone())
-            }
-            Ok(_) | Err(_) => usage(format!("max_mds {value}: not between 1 and {RANKS_MAX}")),
-        },
-        "joinable" => match value {
-            "true" | "1" | "yes" => carry_out(server, Command::SetJoinable(true), |reply| reply.text.clone()),
-            "false" | "0" | "no" => {
-                // It would be the next mount that finds it closed.
-                not_of_mount(server)?;
-                carry_out(server, Command::SetJoinable(false), |reply| reply.text.clone())
-            }
-            _ => usage(format!("joinable {value}: neither true nor false")),
-        },
-        "bal_rank_mask" => {
-            let mask = match value {
-                "all" | "-1" => Ok(Mask::ALL),
-                _ => Mask::from_hex(value),
-            };
-            match mask {
-                Ok(mask) => {
-                    let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
-                    carry_out(server, Command::SetBalRankMask(mask), |_| text)
-                }
-                Err(MaskError::Rank) => {
-                    usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1))
-                }
-                Err(MaskError::Text) => {
-                    usage(format!("bal_rank_mask {value}: neither all nor 0x and a number"))
-                }
-            }
-        }
-        "placement" => match value {
-            "hash" | "subtree" => {
-                let text = format!("setting the placement of new directories to {value}");
-                carry_out(server, Command::SetHashPlacement(value == "hash"), |_| text)
-            }
-            _ => usage(format!("placement {value}: neither subtree nor hash")),
-        },
-        "rank_weight" => match weight(value) {
-            Some((rank, weight)) => {
-                carry_out(server, Command::SetRankWeight { rank, weight }, |reply| reply.text.clone())
-            }
-            None => usage(format!(
-                "rank_weight {value}: not RANK=WEIGHT with a rank from 0 to {} and a weight from 1 to {WEIGHT_MAX}",
-                RANKS_MAX - 1
-            )),
-        },
-        "standby_count_wanted" => {
-            let what = "standby_count_wanted: a setting of the server's process in this version";
-            let step = format!("`pando config set standby_count_wanted {value}`, and start the server again");
-            Err(refusal_with(Refusal::Usage, what, &step))
-        }
-        _ => usage(format!("{key}: unknown setting (known: {})", SETTINGS.join(", "))),
-    }
-}
-
 /// The rank that is meant: `0`, `FS:0`, `mds.0`, or the name or number of the daemon that carries it.
 pub(crate) fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
     let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
@@ -279,13 +215,6 @@ fn slots(map: &ClusterMap) -> Value {
     let shown =
         |(rank, (all, moving, runs))| json!({ "rank": rank, "slots": all, "moving": moving, "runs": runs });
     of_ranks.into_iter().map(shown).collect()
-}
-
-/// `RANK=WEIGHT`, both as they may be.
-fn weight(text: &str) -> Option<(RankId, u16)> {
-    let (rank, weight) = text.split_once('=')?;
-    let (rank, weight) = (rank.parse().ok()?, weight.parse().ok()?);
-    (rank < RANKS_MAX && (1..=WEIGHT_MAX).contains(&weight)).then_some((RankId(rank), weight))
 }
 
 /// Those that were given, as `rank_weight` takes them.
@@ -380,8 +309,10 @@ fn status(server: &Server) -> Value {
             "rank": id.0,
             "name": daemon.map_or("", |daemon| daemon.name.as_str()),
             "state": word,
+            // Of one that is to go: what it still has.
+            "stays_for": rank["stays_for"],
             "rate": rank["requests_per_s"].as_u64().unwrap_or(0),
-            "dns": rank["cached_inodes"].as_u64().unwrap_or(0),
+            "dns": rank["cached_names"].as_u64().unwrap_or(0),
             "inos": rank["cached_inodes"].as_u64().unwrap_or(0),
             "dirs": rank["cached_dirs"].as_u64().unwrap_or(0),
             "caps": perf["gauges"]["caps"].as_u64().unwrap_or(0),

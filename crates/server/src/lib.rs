@@ -25,6 +25,7 @@ mod perf;
 mod port;
 mod report;
 pub mod server;
+mod setting;
 mod several;
 mod stage;
 mod stores;

@@ -138,10 +138,15 @@ impl Maker {
         made.limits.caps_least = config.mds_min_caps_per_client;
         made.limits.recall_caps = config.mds_recall_max_caps as usize;
         made.delegate_pct = config.mds_client_delegate_inos_pct;
-        made.split_size = config.mds_bal_split_size;
-        made.merge_size = config.mds_bal_merge_size;
-        (made.split_reads, made.split_writes) =
-            (config.mds_bal_split_rd as u32, config.mds_bal_split_wr as u32);
+        if config.mds_bal_fragment_dirs {
+            (made.split_size, made.merge_size) = (config.mds_bal_split_size, config.mds_bal_merge_size);
+            (made.split_reads, made.split_writes) =
+                (config.mds_bal_split_rd as u32, config.mds_bal_split_wr as u32);
+        } else {
+            (made.split_size, made.merge_size, made.split_reads, made.split_writes) = (0, 0, 0, 0);
+        }
+        made.split_depth = config.mds_bal_split_bits as u8;
+        made.decay_ns = config.mds_decay_halflife * SECOND;
         made.limits.random_max = f64::from(config.mds_export_ephemeral_random_max) / 1e6;
         made.complaint_ns = config.mds_op_complaint_time * SECOND;
         made.prefetch = match config.mds_dir_prefetch {

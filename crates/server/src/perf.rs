@@ -134,6 +134,7 @@ fn shown(counters: &Value, gauges: &Value, resident_bytes: u64) -> Value {
         "mds_mem": {
             "ino": gauges["cached_inodes"],
             "dir": gauges["cached_dirs"],
+            "dn": gauges["cached_names"],
             "rss": resident_bytes / 1024,
         },
         "mds_sessions": { "session_count": gauges["sessions"] },

@@ -8,7 +8,8 @@ use mds::input::Input;
 use mds::output::Output;
 use mds::status::{OpStatus, SessionStatus, Status};
 use proto::cluster::Unit;
-use proto::{Frag, Ino, Kind, SessionId};
+use proto::header::SPREAD_DEPTH_MAX;
+use proto::{Frag, Ino, Kind, NameHash, SessionId};
 use serde_json::{Map, Value, json};
 use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now};
@@ -79,7 +80,14 @@ impl RankMachine for Rank {
                 json!({ "depth": depth, "busy": busy, "distributed": distributed })
             }
             "moving" => json!({ "wanted": self.is_to_move(ino_of(question)?) }),
-            "owner" => json!({ "owner": self.owner_of(ino_of(question)?).map(|rank| rank.0) }),
+            "moves" => json!({ "moves": self.moves_wanted().iter().map(moving).collect::<Vec<_>>() }),
+            "part" => {
+                let frag = frag_named(question.get("frag")?.as_str()?)?;
+                match self.part_named(Unit { dir: ino_of(question)?, frag }) {
+                    Some((number, owner)) => json!({ "number": number.0, "owner": owner.0 }),
+                    None => Value::Null,
+                }
+            }
             _ => return None,
         })
     }
@@ -99,6 +107,23 @@ pub(crate) fn frag(frag: Frag) -> String {
     format!("{:#x}/{}", frag.prefix, frag.depth)
 }
 
+/// The other way round; none: it is no part that a directory may have.
+pub(crate) fn frag_named(text: &str) -> Option<Frag> {
+    let (prefix, depth) = text.split_once('/')?;
+    let prefix = u64::from_str_radix(prefix.strip_prefix("0x")?, 16).ok()?;
+    let depth = depth.parse().ok().filter(|depth| *depth <= SPREAD_DEPTH_MAX)?;
+    let found = Frag::leading(NameHash(prefix), depth);
+    (found.prefix == prefix).then_some(found)
+}
+
+/// A move, for `subtree ls`; `waits_for` null: for its turn.
+fn moving(one: &mds::MoveStatus) -> Value {
+    json!({
+        "ino": one.unit.dir.0, "frag": frag(one.unit.frag), "wanted": one.goal.name(), "to": one.to.map(|to| to.0),
+        "waits_for": one.waits_for,
+    })
+}
+
 fn ino_of(question: &Value) -> Option<Ino> {
     Some(Ino(question.get("ino")?.as_u64()?))
 }
@@ -110,12 +135,14 @@ fn status(rank: &Rank, now: Mono) -> Value {
     json!({
         "state": rank.state().name(),
         "clients": s.sessions,
-        "cached_inodes": s.cached,
+        "cached_names": s.cached,
+        "cached_inodes": s.cached_inodes,
         "cached_dirs": s.cached_dirs,
         "cache_bytes": cache_bytes(&s),
         "cache_limit": rank.config().cache_bytes,
         "dirty": s.dirty,
         "full": s.full,
+        "stays_for": rank.stays_for(),
         "checkpointing": s.checkpointing,
         "journal_backlog": s.journal_backlog,
         "journal_operations": operations,
@@ -158,7 +185,8 @@ fn gauges(rank: &Rank) -> Value {
         "parked": s.parked,
         "loads_in_flight": s.loads_in_flight,
         "replayed": s.replayed,
-        "cached_inodes": s.cached,
+        "cached_names": s.cached,
+        "cached_inodes": s.cached_inodes,
         "cached_dirs": s.cached_dirs,
         "cache_bytes": cache_bytes(&s),
         "dirty": s.dirty,
@@ -303,5 +331,15 @@ mod tests {
         assert_eq!((&shown["user"], &shown["host"]), (&json!("1000"), &json!("box")));
         assert_eq!((&shown["mount"], &shown["pid"]), (&json!("/mnt/a b"), &json!(42)));
         assert_eq!(shown["completed_requests"], json!(3));
+    }
+    #[test]
+    fn parts_are_named_as_they_are_shown() {
+        let half = Frag { prefix: 1 << 63, depth: 1 };
+        for part in [Frag::WHOLE, half, Frag { prefix: 0xff << 56, depth: 8 }] {
+            assert_eq!(frag_named(&frag(part)), Some(part));
+        }
+        for odd in ["", "0x0", "0/1", "0x4000000000000000/1", "0x1/64", "0x0/9", "0x0/-1", "0xg/1"] {
+            assert_eq!(frag_named(odd), None, "{odd}");
+        }
     }
 }

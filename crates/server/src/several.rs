@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// What of a status adds up, and what is so as soon as one rank says so.
-const SUMS: [&str; 11] = [
+const SUMS: [&str; 12] = [
+    "cached_names",
     "cached_inodes",
     "cached_dirs",
     "cache_bytes",

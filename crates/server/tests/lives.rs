@@ -248,9 +248,10 @@ fn settings_are_taken_or_refused_by_name() {
         ("rank_weight", "256=1", "not RANK=WEIGHT"),
         ("rank_weight", "1=0", "not RANK=WEIGHT"),
         ("rank_weight", "1=1001", "not RANK=WEIGHT"),
+        ("allow_new_snaps", "true", "allow_new_snaps: not in this version"),
         (
-            "allow_new_snaps",
-            "true",
+            "max_mdss",
+            "2",
             "unknown setting (known: max_mds, joinable, bal_rank_mask, placement, rank_weight)",
         ),
     ] {

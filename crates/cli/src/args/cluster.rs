@@ -62,7 +62,8 @@ pub struct Tell {
     /// mds.N, or the name of the daemon that carries the rank
     #[arg(value_name = "MDS")]
     pub who: String,
-    /// perf dump|reset, cache status|drop, session ls, session evict ID, ops, flush journal
+    /// perf dump|reset, cache status|drop, session ls, session evict ID, ops, flush journal; crash, hang: to try a
+    /// failover with
     #[arg(value_name = "COMMAND", required = true)]
     pub words: Vec<String>,
 }
@@ -70,8 +71,12 @@ pub struct Tell {
 /// `subtree`.
 #[derive(Debug, Subcommand)]
 pub enum Subtree {
-    /// Which directories are a rank's by an entry of the cluster map
-    Ls,
+    /// Which directories are a rank's by an entry of the cluster map, and how far moves are
+    Ls {
+        /// Only what is at or below that directory, which is inside a mount
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: Option<PathBuf>,
+    },
     /// Have a directory's content, with all that inherits below it, handed over to another rank
     Move {
         /// A directory inside a mount
@@ -79,12 +84,18 @@ pub enum Subtree {
         path: PathBuf,
         #[arg(value_name = "RANK", value_parser = clap::value_parser!(u16).range(0..256))]
         rank: u16,
+        /// Only that part of it, as `pando dirfrag ls` shows it
+        #[arg(long, value_name = "FRAG")]
+        frag: Option<String>,
     },
     /// Give such a move up, while that is possible
     Cancel {
         /// A directory inside a mount
         #[arg(value_hint = ValueHint::DirPath)]
         path: PathBuf,
+        /// The move of that part of it, as `pando dirfrag ls` shows it
+        #[arg(long, value_name = "FRAG")]
+        frag: Option<String>,
     },
 }
 

@@ -33,9 +33,11 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
 fn known(key: &str) -> Result<&'static OptionHelp, Problem> {
     let unknown = || {
         let (why, step) = if conf::is_shared(key) {
-            ("a setting of the file system", format!("`pando fs get FS`, or `pando fs set FS {key} VALUE`"))
+            let step = format!("`pando fs get FS`, or `pando fs set FS {key} VALUE`");
+            ("a setting of the file system".to_owned(), step)
         } else {
-            ("unknown setting", "`pando config help`".to_owned())
+            let why = runtime::config::later(key).unwrap_or_else(|| "unknown setting".to_owned());
+            (why, "`pando config help`".to_owned())
         };
         Problem::new(Exit::Usage, format!("{key}: {why}")).do_this(step)
     };

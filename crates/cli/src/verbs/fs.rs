@@ -79,8 +79,11 @@ fn status(answer: &Value) -> String {
         items(answer, "mdsmap").iter().partition(|daemon| daemon["rank"].is_u64());
     for daemon in ranks {
         let mut row = vec![daemon["rank"].to_string(), word(&daemon["state"]), word(&daemon["name"])];
-        let serves = daemon["state"] == "active";
-        row.push(if serves { format!("Reqs: {}/s", number(daemon, "rate")) } else { String::new() });
+        row.push(match (daemon["state"].as_str(), daemon["stays_for"].as_str()) {
+            (Some("active"), _) => format!("Reqs: {}/s", number(daemon, "rate")),
+            (_, Some(left)) => format!("Has: {left}"),
+            (_, None) => String::new(),
+        });
         row.extend(["dns", "inos", "dirs", "caps"].map(|key| number(daemon, key)));
         rows.push(row);
     }
@@ -225,6 +228,7 @@ mod tests {
             "clients": [{"fs": "pandofs", "clients": 2}],
             "mdsmap": [
                 {"rank": 0, "name": "box-0", "state": "active", "rate": 31_100, "dns": 10, "inos": 13, "dirs": 12, "caps": 7},
+                {"rank": 1, "name": "box-2", "state": "stopping", "stays_for": "sessions of clients", "dns": 1, "inos": 1, "dirs": 1, "caps": 0},
                 {"name": "box-1", "state": "standby"},
             ],
             "pools": [
@@ -234,8 +238,9 @@ mod tests {
             "mds_version": [{"version": "PandoFS 0.2.0", "daemon": ["box-0", "box-1"]}],
         });
         let expected = "pandofs - 2 clients\n=======\n\
-            RANK  STATE    MDS      ACTIVITY     DNS    INOS   DIRS   CAPS\n \
-            0    active  box-0  Reqs: 31.1k/s    10     13     12      7\n\
+            RANK   STATE     MDS           ACTIVITY           DNS    INOS   DIRS   CAPS\n \
+            0     active   box-0       Reqs: 31.1k/s          10     13     12      7\n \
+            1    stopping  box-2  Has: sessions of clients     1      1      1      0\n\
             POOL    TYPE     USED  AVAIL\n\
             meta  metadata  96.0k  95.0G\n\
             data    data       0   95.0G\n\

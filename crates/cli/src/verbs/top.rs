@@ -35,7 +35,10 @@ pub fn run(args: &Top, source: Result<Source, Problem>, out: &Output) -> Verdict
             let table = subtrees(&rows);
             (rows, table)
         } else {
-            let rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
+            let mut rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
+            if args.by == By::Rank {
+                add_loads(&mut rows, &admin::ask(&source, &json!({"cmd": "rank load"}), ANSWER_TIME)?);
+            }
             let table = shown(args.by, &rows);
             (rows, table)
         };
@@ -106,6 +109,19 @@ fn ranks(status: &Value) -> Vec<Value> {
     all.iter().map(of).collect()
 }
 
+/// What each rank counts of what is asked of it.
+const LOADS: [&str; 5] = ["reads_per_s", "writes_per_s", "misses_per_s", "fetched_per_s", "cpu"];
+
+/// Of a rank that counts nothing of late nothing is told.
+fn add_loads(rows: &mut [Value], loads: &Value) {
+    for row in rows {
+        let own = loads["ranks"].as_array().into_iter().flatten().find(|load| load["rank"] == row["rank"]);
+        for key in LOADS {
+            row[key] = own.map_or_else(|| json!(0.0), |own| own[key].clone());
+        }
+    }
+}
+
 fn summed(mut row: Value, clients: &[&Value]) -> Value {
     row["clients"] = json!(clients.len());
     for key in SUMS {
@@ -121,12 +137,14 @@ fn shown(by: By, rows: &[Value]) -> String {
         By::Rank => &[("RANK", "rank"), ("STATE", "state"), ("INOS", "inos"), ("CLIENTS", "clients")],
         By::Subtree => &[],
     };
+    let loads: &[&str] = if by == By::Rank { &LOAD_HEADS } else { &[] };
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
     let mut lines: Vec<Vec<String>> = Vec::new();
     lines.push(
         own.iter()
             .map(|(name, _)| *name)
-            .chain(["OPS/s", "RD/s", "WR/s", "IN-FLIGHT"])
+            .chain(["OPS/s", "RD-BYTES/s", "WR-BYTES/s", "IN-FLIGHT"])
+            .chain(loads.iter().copied())
             .map(Into::into)
             .collect(),
     );
@@ -136,22 +154,29 @@ fn shown(by: By, rows: &[Value]) -> String {
         line.push(grouped(number("ops")));
         line.extend(["read_bytes_per_s", "written_bytes_per_s"].map(|key| bytes(number(key))));
         line.push(grouped(number("in_flight")));
+        if !loads.is_empty() {
+            line.extend(load_cells(row));
+        }
         lines.push(line);
     }
     table(&lines)
 }
 
+/// Heads of `LOADS`.
+const LOAD_HEADS: [&str; 5] = ["RD/s", "WR/s", "MISS/s", "FETCH/s", "CPU"];
+
+fn load_cells(row: &Value) -> impl Iterator<Item = String> {
+    let [rates @ .., cpu] = LOADS.map(|key| row[key].as_f64().unwrap_or(0.0));
+    rates.into_iter().map(|rate| grouped(rate.round() as u64)).chain([format!("{:.1}%", cpu * 100.0)])
+}
+
 /// What is asked of what one entry of the cluster map governs, per second.
 fn subtrees(rows: &[Value]) -> String {
-    let heads = ["PATH", "RANK", "RD/s", "WR/s", "MISS/s", "FETCH/s", "CPU"];
-    let mut lines = vec![heads.map(String::from).to_vec()];
+    let heads = ["PATH", "RANK"].into_iter().chain(LOAD_HEADS).map(String::from);
+    let mut lines = vec![heads.collect::<Vec<_>>()];
     for row in rows {
-        let number = |key: &str| row[key].as_f64().unwrap_or(0.0);
-        let mut line = vec![row["path"].as_str().unwrap_or_default().to_owned(), row["rank"].to_string()];
-        let rates = ["reads_per_s", "writes_per_s", "misses_per_s", "fetched_per_s"];
-        line.extend(rates.map(|key| grouped(number(key).round() as u64)));
-        line.push(format!("{:.1}%", number("cpu") * 100.0));
-        lines.push(line);
+        let path = row["path"].as_str().unwrap_or_default().to_owned();
+        lines.push([path, row["rank"].to_string()].into_iter().chain(load_cells(row)).collect());
     }
     table(&lines)
 }
@@ -172,18 +197,21 @@ mod tests {
         let clients = [client(1, "0", 5), client(2, "1000", 2_000), client(3, "0", 7)];
         let status = json!({"ranks": [{"rank": 0, "state": "active", "cached_inodes": 9, "clients": 3, "requests_per_s": 2_012, "read_bytes_per_s": 6144, "in_flight": 3}]});
         let text = |by| shown(by, &rows(by, &status, &clients));
-        let expected = "ID  HOST  MOUNT  USER  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
-            2   h     /m     1000  2,000  2.0 KiB  0 B   1\n\
-            3   h     /m     0     7      2.0 KiB  0 B   1\n\
-            1   h     /m     0     5      2.0 KiB  0 B   1\n";
+        let expected = "ID  HOST  MOUNT  USER  OPS/s  RD-BYTES/s  WR-BYTES/s  IN-FLIGHT\n\
+            2   h     /m     1000  2,000  2.0 KiB     0 B         1\n\
+            3   h     /m     0     7      2.0 KiB     0 B         1\n\
+            1   h     /m     0     5      2.0 KiB     0 B         1\n";
         assert_eq!(text(By::Client), expected);
-        let expected = "USER  CLIENTS  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
-            1000  1        2,000  2.0 KiB  0 B   1\n\
-            0     2        12     4.0 KiB  0 B   2\n";
+        let expected = "USER  CLIENTS  OPS/s  RD-BYTES/s  WR-BYTES/s  IN-FLIGHT\n\
+            1000  1        2,000  2.0 KiB     0 B         1\n\
+            0     2        12     4.0 KiB     0 B         2\n";
         assert_eq!(text(By::User), expected);
-        let expected = "RANK  STATE   INOS  CLIENTS  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
-            0     active  9     3        2,012  6.0 KiB  0 B   3\n";
-        assert_eq!(text(By::Rank), expected);
+        let mut ranks = rows(By::Rank, &status, &clients);
+        let load = json!({"rank": 0, "reads_per_s": 2_011.6, "writes_per_s": 0.0, "misses_per_s": 3.0, "fetched_per_s": 96.0, "cpu": 0.25});
+        add_loads(&mut ranks, &json!({"ranks": [load]}));
+        let expected = "RANK  STATE   INOS  CLIENTS  OPS/s  RD-BYTES/s  WR-BYTES/s  IN-FLIGHT  RD/s   WR/s  MISS/s  FETCH/s  CPU\n\
+            0     active  9     3        2,012  6.0 KiB     0 B         3          2,012  0     3       96       25.0%\n";
+        assert_eq!(shown(By::Rank, &ranks), expected);
     }
 
     #[test]

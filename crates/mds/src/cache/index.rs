@@ -106,11 +106,17 @@ pub(crate) struct Index {
     depth: u8,
     directory: Vec<u32>,
     segments: Vec<Segment>,
+    len: u64,
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
-        Self { depth: 0, directory: vec![0], segments: vec![Segment::new(0)] }
+        Self { depth: 0, directory: vec![0], segments: vec![Segment::new(0)], len: 0 }
+    }
+
+    /// How many keys are in it.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
     }
 
     fn segment_of(&self, hash: u64) -> usize {
@@ -136,6 +142,7 @@ impl Index {
             segment = self.segment_of(hash);
         }
         self.segments[segment].put(hash, slot);
+        self.len += 1;
     }
 
     fn split(&mut self, segment: usize, hash: u64, key_of: &impl Fn(u32) -> u64) {
@@ -172,6 +179,7 @@ impl Index {
         let Some((found, place)) = segment.locate(hash, |other| other == slot) else { return };
         segment.groups[found].tags[place] = FREE;
         segment.len -= 1;
+        self.len -= 1;
         let mut at = group_of(hash);
         while at != found {
             segment.groups[at].passed -= 1;
@@ -205,6 +213,7 @@ mod tests {
             }
             is_in[slot] = !is_in[slot];
         }
+        assert_eq!(index.len(), is_in.iter().filter(|is_in| **is_in).count() as u64);
         for (slot, is_in) in is_in.iter().enumerate() {
             assert_eq!(index.find(keys[slot], key_of), is_in.then_some(slot as u32));
         }

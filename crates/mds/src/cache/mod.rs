@@ -197,6 +197,11 @@ impl Cache {
         self.inos.find(ino.0, |slot| self.nodes.get(slot).core.ino.0)
     }
 
+    /// How many inodes there are.
+    pub(crate) const fn inodes(&self) -> u64 {
+        self.inos.len()
+    }
+
     #[inline]
     pub(crate) fn node(&self, slot: u32) -> &Node {
         self.nodes.get(slot)

@@ -48,10 +48,13 @@ fn links_share_an_inode_and_the_last_name_ends_it() {
     let f = w.create(root(), "a");
     let link = |w: &mut World, node, parent, name| w.attr(Request::Link { node, parent, name: n(name) });
     assert_eq!(link(&mut w, d, root(), "x"), Err(Errno::EPERM));
+    let before = w.rank.status();
     let b = link(&mut w, f, d, "b").expect("link");
     assert_eq!((b.nlink, b.ino), (2, f.ino));
     assert_eq!(link(&mut w, node(&b), root(), "c").map(|a| a.nlink), Ok(3));
     assert_eq!(link(&mut w, node(&b), root(), "a"), Err(Errno::EEXIST));
+    let after = w.rank.status();
+    assert!(after.cached >= before.cached + 2 && after.cached_inodes == before.cached_inodes, "{after:?}");
     w.checkpoint();
     w.drop_cache();
     assert_eq!(w.stat("/a").map(|a| (a.ino, a.nlink)), Ok((f.ino, 3)));

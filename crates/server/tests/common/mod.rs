@@ -43,7 +43,8 @@ impl Mailbox {
                 }
                 ServerMsg::Admin { answer, .. } => seen.admin = Some(answer),
                 ServerMsg::Recall { .. } => panic!("nothing was wanted"),
-                ServerMsg::Renewed { .. } => {}
+                // It connects to no other rank.
+                ServerMsg::Renewed { .. } | ServerMsg::Join { .. } => {}
                 // For clients that want to be answered early.
                 other @ (ServerMsg::Early { .. }
                 | ServerMsg::Done { .. }
@@ -51,7 +52,6 @@ impl Mailbox {
                 | ServerMsg::Numbers { .. }
                 | ServerMsg::NotMine { .. }
                 | ServerMsg::Map { .. }
-                | ServerMsg::Join { .. }
                 | ServerMsg::Damaged) => panic!("unasked: {other:?}"),
                 // Its end follows.
                 ServerMsg::Refused { errno, .. } if errno == Errno::ESHUTDOWN.0 as u32 => {}

@@ -83,10 +83,15 @@ pub(crate) fn who_has_nothing_left_leaves() {
     c.join(0, 1, Peer::Trusted);
     let tid = c.start(1, REMOTE, Request::MkNod { parent: dir, name: n("g"), new: mode(0o100_644) });
     assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Stopping;
+    c.publish();
+    let told = c.worlds[1].rank.stays_for();
+    assert_eq!(told.as_deref(), Some("2 entries of the cluster map, 0 slots"));
     stop(&mut c);
     assert_eq!((c.owner(dir), c.owner(other)), (Some(0), Some(0)), "{:?}", c.worlds[1].notes);
     c.pass(1_000);
     assert!(!is_gone(&c), "its client may not have all answers yet");
+    assert_eq!(c.worlds[1].rank.stays_for().as_deref(), Some("sessions of clients"));
     // Whoever comes now is sent away for a while; who is known is not.
     let world = c.hold(1);
     let late = ConnId(60);
@@ -136,6 +141,9 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
     c.pass(2_000);
     assert!(!is_gone(&c));
+    let told = c.worlds[1].rank.stays_for();
+    assert_eq!(told.as_deref(), Some("unlinked files that are open or being removed"));
+    assert_eq!(c.worlds[0].rank.stays_for(), None, "it is not to go");
     let tid = c.start(1, REMOTE, Request::Release { node: file, count: 1 });
     c.wait(1, REMOTE, tid);
     give_away(&mut c);

@@ -3,6 +3,7 @@
 //! Absent: the coordinator's own crashes.
 
 use super::*;
+use crate::{MoveGoal, MoveStatus};
 
 fn write(c: &mut Cluster, file: NodeRef, data: &[u8]) {
     let data = Payload::Owned(data.to_vec());
@@ -592,6 +593,14 @@ fn an_operator_wants_a_move_no_more() {
     c.pass(50);
     let wanted = |c: &Cluster| dirs.map(|dir| c.worlds[0].rank.is_to_move(dir.ino));
     assert_eq!(wanted(&c), [true, true], "{:?}", c.worlds[0].notes);
+    let one = |dir: NodeRef, waits_for| MoveStatus {
+        unit: Unit { dir: dir.ino, frag: Frag::WHOLE },
+        goal: MoveGoal::Move,
+        to: Some(RankId(1)),
+        waits_for,
+    };
+    let shown = [one(dirs[0], Some("the coordinator")), one(dirs[1], None)];
+    assert_eq!(c.worlds[0].rank.moves_wanted(), shown, "the second one waits for its turn");
     c.inject(0, Input::Unmove { dir: dirs[1].ino });
     assert_eq!(wanted(&c), [true, false]);
     c.inject(0, Input::Unmove { dir: dirs[0].ino });

@@ -230,6 +230,29 @@ fn whose_it_is_and_what_is_asked_of_it_is_shown() {
     assert!((2.2..=2.6).contains(&word.parse::<f64>().expect("a number")), "{text}");
 }
 
+/// Found by review: a listing cost the same however many names it told of, and what was asked of the store cost nothing.
+#[test]
+fn a_long_listing_costs_more_than_a_short_one_and_a_miss_more_than_a_hit() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let cost = |c: &mut Cluster, request: Request| {
+        let before = c.worlds[0].rank.view.load_of(dir.ino).cpu;
+        assert!(c.call(0, request).is_ok());
+        c.worlds[0].rank.view.load_of(dir.ino).cpu - before
+    };
+    let list = || Request::ReadDir { dir, after: 0, attrs: false, bytes_max: 4_000 };
+    let look = || Request::Lookup { parent: dir, name: n("f") };
+    c.create(dir, "f");
+    let few = cost(&mut c, list());
+    (0..40).for_each(|at| _ = c.create(dir, &format!("f{at}")));
+    let many = cost(&mut c, list());
+    assert!(many > 2.0 * few && few > 0.0, "{few} {many}");
+    let hit = cost(&mut c, look());
+    c.drop_cache(0);
+    let miss = cost(&mut c, look());
+    assert!(miss > 3.0 * hit && hit > 0.0, "{miss} {hit}");
+}
+
 /// The first that asks for it has slots spread.
 #[test]
 fn slots_are_used_when_somebody_asks_for_it() {

@@ -8,7 +8,7 @@ use proto::request::rename_flags;
 impl Cluster {
     /// The rank that has a directory's content as a whole.
     pub(super) fn content_of(&self, dir: NodeRef) -> usize {
-        let is_own = |at: &usize| self.worlds[*at].rank.owner_of(dir.ino) == Some(RankId(*at as u16));
+        let is_own = |at: &usize| self.worlds[*at].rank.owner(dir.ino) == Some(RankId(*at as u16));
         (0..self.worlds.len()).find(is_own).unwrap_or(0)
     }
 
