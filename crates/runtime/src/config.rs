@@ -54,6 +54,8 @@ pub struct Config {
     /// Reads, and writes, of late at which a directory that is placed by hash is spread also with fewer names; 0: none is for that.
     pub mds_bal_split_rd: u64,
     pub mds_bal_split_wr: u64,
+    /// Milliseconds that nobody is served for where something moves, before that is given up and tried again with more.
+    pub mds_move_seal_ms: u64,
     /// Each rank slot of a server has a part of the CPUs of its own.
     pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
@@ -99,6 +101,7 @@ impl Default for Config {
             mds_bal_merge_size: 50,
             mds_bal_split_rd: 25_000,
             mds_bal_split_wr: 10_000,
+            mds_move_seal_ms: 100,
             mds_rank_affinity: false,
             mds_op_complaint_time: 30,
             mds_export_ephemeral_random_max: 10_000,
@@ -183,6 +186,11 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("mds_bal_split_wr", "10000", "the same for writes, 0 to 1000000; 0: never"),
     help("mds_export_ephemeral_random_max", "0.01", "the most that `dir.pin.random` may be set to, 0 to 1"),
     help(
+        "mds_move_seal_ms",
+        "100",
+        "milliseconds for which a move that does not come forward delays requests there, 1 to 10000; each further try may take twice as long",
+    ),
+    help(
         "mds_rank_affinity",
         "false",
         "true: each rank slot of a server has an equal part of the CPUs for itself",
@@ -246,6 +254,7 @@ struct Raw {
     mds_bal_merge_size: Option<u64>,
     mds_bal_split_rd: Option<u64>,
     mds_bal_split_wr: Option<u64>,
+    mds_move_seal_ms: Option<u64>,
     mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
     mds_export_ephemeral_random_max: Option<value::Fraction>,
@@ -308,6 +317,7 @@ impl Config {
             mds_bal_merge_size: raw.mds_bal_merge_size.unwrap_or_else(|| usual_merge_size(&raw)),
             mds_bal_split_rd: raw.mds_bal_split_rd.unwrap_or(d.mds_bal_split_rd),
             mds_bal_split_wr: raw.mds_bal_split_wr.unwrap_or(d.mds_bal_split_wr),
+            mds_move_seal_ms: raw.mds_move_seal_ms.unwrap_or(d.mds_move_seal_ms),
             mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_export_ephemeral_random_max: raw
@@ -354,6 +364,7 @@ impl Config {
         range("mds_bal_merge_size", self.mds_bal_merge_size, 0, 1 << 39)?;
         range("mds_bal_split_rd", self.mds_bal_split_rd, 0, 1_000_000)?;
         range("mds_bal_split_wr", self.mds_bal_split_wr, 0, 1_000_000)?;
+        range("mds_move_seal_ms", self.mds_move_seal_ms, 1, 10_000)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.
