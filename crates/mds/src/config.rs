@@ -104,8 +104,8 @@ pub struct RankConfig {
     /// A checkpoint starts when the journal is longer.
     pub journal_bytes: u64,
     pub lease_ns: u64,
-    /// So long nobody is served where something moves, before the switch is asked for; then the move is given up, and tried again with
-    /// twice of it, up to a lease (`mds_move_seal_ms`).
+    /// So long nobody is served where something moves, before the journal says that it is sealed; then the move is given up, and tried
+    /// again with twice of it, up to a lease (`mds_move_seal_ms`).
     pub seal_ns: u64,
     /// `mds_op_complaint_time`: a request without an answer is blocked from then on, and one that took longer was slow.
     pub complaint_ns: u64,

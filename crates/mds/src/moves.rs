@@ -177,7 +177,7 @@ struct Move {
     asked: u64,
     phase: Phase,
     until: Mono,
-    /// Sealed until then at most; none: not sealed, or the switch was asked for.
+    /// Sealed until then at most; none: not sealed, or the journal says that it is.
     sealed_until: Option<Mono>,
     /// How often it stored once more what became dirty before it was sealed.
     flushes: u8,
@@ -690,7 +690,10 @@ impl Rank {
 
     /// The journal says that it is let go.
     fn seal(&mut self, now: Now, part: Part, out: &mut Outbox<Output>) -> Option<Phase> {
-        let id = self.moves.current.as_ref()?.id?;
+        let one = self.moves.current.as_mut()?;
+        // From here on only a map tells that it stays. And while the journal stands still nobody is answered anyway.
+        one.sealed_until = None;
+        let id = one.id?;
         let emptied = std::mem::take(&mut self.moves.emptied);
         // Of slots it is said of each directory: a replay does not know which are placed.
         let dirs = match part {
@@ -740,7 +743,7 @@ impl Rank {
         let again = now.mono.after(self.view.config.lease_ns / SWITCHES);
         let Some(one) = &mut self.moves.current else { return false };
         let Some(id) = one.id else { return false };
-        (one.until, one.sealed_until) = (again, None);
+        one.until = again;
         out.push(Output::Wish(MapWish::Switch { unit: one.unit, id }));
         true
     }

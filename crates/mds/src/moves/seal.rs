@@ -43,7 +43,7 @@ impl Seals {
 }
 
 impl Move {
-    /// Nobody was served for as long as is allowed. Once the switch was asked for there is no such moment.
+    /// Nobody was served for as long as is allowed. Once the journal says that it is sealed there is no such moment.
     pub(super) fn is_sealed_too_long(&self, now: Mono) -> bool {
         self.sealed_until.is_some_and(|until| until <= now)
     }
