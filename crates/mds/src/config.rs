@@ -70,6 +70,8 @@ pub struct Limits {
     pub forget: u32,
     /// Things looked at, or dropped, in one step for a move.
     pub move_slice: u32,
+    /// Names that the store has to hear of at which a move makes another checkpoint before it seals anything.
+    pub move_dirty: u64,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
     /// Cached names of a directory that go to its units in one step when it is spread.
@@ -102,6 +104,9 @@ pub struct RankConfig {
     /// A checkpoint starts when the journal is longer.
     pub journal_bytes: u64,
     pub lease_ns: u64,
+    /// So long nobody is served where something moves, before the journal says that it is sealed; then the move is given up, and tried
+    /// again with twice of it, up to a lease (`mds_move_seal_ms`).
+    pub seal_ns: u64,
     /// `mds_op_complaint_time`: a request without an answer is blocked from then on, and one that took longer was slow.
     pub complaint_ns: u64,
     pub prefetch: Prefetch,
@@ -138,6 +143,7 @@ impl RankConfig {
             cache_bytes: 4 << 30,
             journal_bytes: 1 << 30,
             lease_ns: 10 * SECOND,
+            seal_ns: SECOND / 10,
             complaint_ns: 30 * SECOND,
             prefetch: Prefetch::Auto,
             delegate_pct: 50,
@@ -171,6 +177,7 @@ impl RankConfig {
                 recall_caps: 1_024,
                 forget: 256,
                 move_slice: 1_024,
+                move_dirty: 4_096,
                 delegated_per_session: 1_024,
                 spread_names: 16_384,
                 hot_names: 8,
@@ -210,6 +217,7 @@ impl RankConfig {
             recall_caps: 8,
             forget: 16,
             move_slice: 8,
+            move_dirty: 24,
             delegated_per_session: 3,
             spread_names: 8,
             hot_names: 1,

@@ -12,6 +12,7 @@ mod gathered;
 mod holders;
 mod map;
 mod pins;
+mod seal;
 mod shown;
 mod unseen;
 
@@ -28,6 +29,7 @@ use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
+use seal::Seals;
 pub use shown::{MoveGoal, MoveStatus};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Mono, Now, Outbox};
@@ -178,6 +180,10 @@ struct Move {
     asked: u64,
     phase: Phase,
     until: Mono,
+    /// Sealed until then at most; none: not sealed, or the journal says that it is.
+    sealed_until: Option<Mono>,
+    /// How often it stored once more what became dirty before it was sealed.
+    flushes: u8,
     ops: Vec<OpId>,
     found: Found,
     /// The directory of the unit that moves stays cached: who looks below the unit has to know how it is spread.
@@ -214,12 +220,13 @@ pub(crate) struct Moves {
     gathered: Gathered,
     pub unseen: Unseen,
     carves: Carves,
+    seals: Seals,
 }
 
 impl Moves {
     /// When it is given up, or a pin is looked at.
     pub(crate) fn due(&self) -> Option<Mono> {
-        let current = self.current.as_ref().map(|one| one.until);
+        let current = self.current.as_ref().map(|one| one.sealed_until.unwrap_or(one.until).min(one.until));
         current.into_iter().chain(self.pins.due()).chain(self.carves.due()).min()
     }
 
@@ -390,6 +397,9 @@ impl Rank {
                 let why = format!("it took too long: {}", phase.waits_for());
                 return self.give_up_move(&why, out);
             }
+            if one.is_sealed_too_long(now.mono) {
+                return self.break_seal(out);
+            }
             if phase.is_before_seal() && self.is_gathered(one.unit, one.goal) {
                 return self.give_up_move(gathered::WHY, out);
             }
@@ -442,10 +452,22 @@ impl Rank {
                 Goal::Unpin => (None, None),
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            let found = Found::default();
             self.moves.unreadable = None;
-            self.moves.current =
-                Some(Move { part, unit, goal, to, id, asked: 0, phase, until, ops, found, held: None });
+            self.moves.current = Some(Move {
+                part,
+                unit,
+                goal,
+                to,
+                id,
+                asked: 0,
+                phase,
+                until,
+                sealed_until: None,
+                flushes: 0,
+                ops,
+                found: Found::default(),
+                held: None,
+            });
             return;
         }
     }
@@ -671,7 +693,10 @@ impl Rank {
 
     /// The journal says that it is let go.
     fn seal(&mut self, now: Now, part: Part, out: &mut Outbox<Output>) -> Option<Phase> {
-        let id = self.moves.current.as_ref()?.id?;
+        let one = self.moves.current.as_mut()?;
+        // From here on only a map tells that it stays. And while the journal stands still nobody is answered anyway.
+        one.sealed_until = None;
+        let id = one.id?;
         let emptied = std::mem::take(&mut self.moves.emptied);
         // Of slots it is said of each directory: a replay does not know which are placed.
         let dirs = match part {
@@ -757,6 +782,9 @@ impl Rank {
         }
         let Some(one) = self.moves.current.take() else { return };
         let (unit, was_announced) = (one.unit, one.id.is_some());
+        if done {
+            self.moves.seals_end(one.moved());
+        }
         one.held.into_iter().for_each(|dir| self.let_group_go(dir));
         self.view.book.operation_ended(RECALLS);
         self.moves.unseen.give_up();

@@ -60,6 +60,8 @@ pub struct Config {
     pub mds_bal_split_bits: u64,
     /// Seconds in which half of what was asked of a directory is forgotten.
     pub mds_decay_halflife: u64,
+    /// Milliseconds that nobody is served for where something moves, before that is given up and tried again with more.
+    pub mds_move_seal_ms: u64,
     /// Each rank slot of a server has a part of the CPUs of its own.
     pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
@@ -108,6 +110,7 @@ impl Default for Config {
             mds_bal_fragment_dirs: true,
             mds_bal_split_bits: 3,
             mds_decay_halflife: 5,
+            mds_move_seal_ms: 100,
             mds_rank_affinity: false,
             mds_op_complaint_time: 30,
             mds_export_ephemeral_random_max: 10_000,
@@ -207,6 +210,11 @@ pub const OPTIONS: &[OptionHelp] = &[
     ),
     help("mds_export_ephemeral_random_max", "0.01", "the most that `dir.pin.random` may be set to, 0 to 1"),
     help(
+        "mds_move_seal_ms",
+        "100",
+        "milliseconds for which a move that does not come forward delays requests there, 1 to 10000; each further try may take twice as long",
+    ),
+    help(
         "mds_rank_affinity",
         "false",
         "true: each rank slot of a server has an equal part of the CPUs for itself",
@@ -291,6 +299,7 @@ struct Raw {
     mds_bal_fragment_dirs: Option<bool>,
     mds_bal_split_bits: Option<u64>,
     mds_decay_halflife: Option<u64>,
+    mds_move_seal_ms: Option<u64>,
     mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
     mds_export_ephemeral_random_max: Option<value::Fraction>,
@@ -360,6 +369,7 @@ impl Config {
             mds_bal_fragment_dirs: raw.mds_bal_fragment_dirs.unwrap_or(d.mds_bal_fragment_dirs),
             mds_bal_split_bits: raw.mds_bal_split_bits.unwrap_or(d.mds_bal_split_bits),
             mds_decay_halflife: raw.mds_decay_halflife.unwrap_or(d.mds_decay_halflife),
+            mds_move_seal_ms: raw.mds_move_seal_ms.unwrap_or(d.mds_move_seal_ms),
             mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_export_ephemeral_random_max: raw
@@ -409,6 +419,7 @@ impl Config {
         range("mds_bal_split_bits", self.mds_bal_split_bits, 1, 8)?;
         // Beyond it the count of a rank's CPU time would come to its end.
         range("mds_decay_halflife", self.mds_decay_halflife, 1, 10)?;
+        range("mds_move_seal_ms", self.mds_move_seal_ms, 1, 10_000)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.

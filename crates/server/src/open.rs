@@ -16,7 +16,7 @@ use runtime::config::DirPrefetch;
 use std::path::Path;
 use std::sync::Arc;
 use stdx::Wall;
-use stdx::time::SECOND;
+use stdx::time::{MS, SECOND};
 use store::data::{DataFiles, Limits as DataLimits};
 use store::disk::Disk;
 use store::disk_real::RealDisk;
@@ -134,6 +134,7 @@ impl Maker {
         made.cache_bytes = config.mds_cache_memory_limit;
         made.journal_bytes = self.journal_bytes;
         made.lease_ns = config.session_timeout * SECOND;
+        made.seal_ns = config.mds_move_seal_ms * MS;
         made.limits.caps_per_client = config.mds_max_caps_per_client;
         made.limits.caps_least = config.mds_min_caps_per_client;
         made.limits.recall_caps = config.mds_recall_max_caps as usize;

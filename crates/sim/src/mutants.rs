@@ -229,6 +229,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_rounds_wrap", "mds", "tests::crash::rounds_that_wrap_are_caught"),
     // A question about a home that comes here before it is answered: one of 20,000 seeds with eager clients.
     ("mds_home_that_came_is_damage", "mds", "tests::several::slots::defects_of_slots_are_caught"),
+    // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
+    ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
+    ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
     ("mds_mask_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A rank that goes after it died before it heard of a move from it: one of 19,000 seeds.

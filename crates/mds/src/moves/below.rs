@@ -67,7 +67,7 @@ impl Rank {
     pub(super) fn hold_group(&mut self, unit: Unit) {
         if unit.frag != Frag::WHOLE
             && let Some(slot) = self.view.cache.find_dir(unit.dir)
-            && let Some(one) = &mut self.moves.current
+            && let Some(one) = self.moves.current.as_mut().filter(|one| one.held.is_none())
         {
             one.held = Some(unit.dir);
             self.view.cache.dirs.get_mut(slot).loads += 1;

@@ -58,7 +58,7 @@ impl Moves {
 }
 
 impl Move {
-    fn moved(&self) -> Moved {
+    pub(super) fn moved(&self) -> Moved {
         let slot = match self.part {
             Part::Slots { first, .. } => first,
             Part::Of(_) => 0,
@@ -199,11 +199,6 @@ impl Rank {
                 None
             }
         }
-    }
-
-    fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
-        self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))), of);
-        Phase::Drain(InUse::FIRST)
     }
 
     /// The new owner is told what sessions have.

@@ -127,6 +127,8 @@ pub(crate) struct World {
     /// What it said to other ranks, and to the coordinator.
     pub to_ranks: VecDeque<(RankId, ClientMsg)>,
     pub wishes: VecDeque<MapWish>,
+    /// It takes so many steps, and then none until told otherwise.
+    pub steps_left: Option<usize>,
 }
 
 impl World {
@@ -174,6 +176,7 @@ impl World {
             map,
             to_ranks: VecDeque::new(),
             wishes: VecDeque::new(),
+            steps_left: None,
         };
         world.boot();
         world.hello(EMBEDDED, Peer::Embedded, SessionId(0));
@@ -282,12 +285,16 @@ impl World {
 
     /// The next input, or a tick that is due.
     pub(crate) fn one_step(&mut self) -> bool {
+        if self.steps_left == Some(0) {
+            return false;
+        }
         let due = self.rank.deadline().is_some_and(|at| at.0 <= self.now);
         let input = match self.inbox.pop_front() {
             Some(input) => input,
             None if due => Input::Tick,
             None => return false,
         };
+        self.steps_left = self.steps_left.map(|left| left - 1);
         self.now += STEP_NS;
         let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
         let mut out = Vec::new();
@@ -303,7 +310,7 @@ impl World {
     /// Lets time pass, ticking at every deadline.
     pub(crate) fn pass(&mut self, ms: u64) {
         let end = self.now + ms * MS;
-        while let Some(at) = self.rank.deadline().filter(|at| at.0 <= end) {
+        while let Some(at) = self.rank.deadline().filter(|at| at.0 <= end && self.steps_left != Some(0)) {
             self.now = self.now.max(at.0);
             self.inject(Input::Tick);
         }

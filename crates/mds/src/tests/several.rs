@@ -2,6 +2,7 @@
 //!
 //! Absent: the driver's connections; here whatever is said arrives, in order.
 
+mod aborts;
 mod again;
 mod bounces;
 mod boundaries;

@@ -91,6 +91,7 @@ const EVENTS: &[&str] = &[
     "requests sent away",
     "reservations that came to nothing",
     "runs of slots switched",
+    "seals that took too long",
     "sessions lost",
     "slots moved by an operator",
     "slots switched that place a directory",
@@ -148,6 +149,7 @@ impl Coverage {
             ("is in one part again, by itself", "directories merged by themselves"),
             ("is spread by itself, it has grown", "directories spread by themselves"),
             ("is spread by itself, it is hot", "directories that are hot spread"),
+            ("nobody was served there for", "seals that took too long"),
             ("is not merged by itself", "merges by themselves given up"),
         ];
         told.iter().filter(|(words, _)| text.contains(words)).for_each(|(_, what)| self.count(what));

@@ -546,13 +546,16 @@ fn a_part_with_a_reserved_name_stays() {
     assert!(!c.worlds[1].rank.view.transactions.is_free(), "rank 1 has reserved it");
     let number = c.worlds[1].rank.view.cache.spread(dir.ino).expect("it is known").unit(1).0;
     c.inject(1, Input::Move { dir: number, to: RankId(0) });
-    for _ in 0..50 {
+    for _ in 0..150 {
         c.hold(1).pass(1);
         while let Some(wish) = c.worlds[1].wishes.pop_front() {
             c.grant(1, wish);
         }
     }
     assert_eq!(c.units(dir), [(1, 1)], "it is still there");
+    // Sealed, it waited for that as long as is allowed.
+    let notes = &c.worlds[1].notes;
+    assert!(notes.iter().any(|note| note.contains("for 100 ms: requests that are under way")), "{notes:?}");
     c.settle();
     assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
     c.come_to_rest();

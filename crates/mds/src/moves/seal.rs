@@ -1,0 +1,94 @@
+//! How long what moves may be sealed, and when it is too dirty for that. docs/PROTOCOL.md, "The move of a directory".
+//!
+//! Absent: the phases of a move (`moves.rs`).
+
+use super::below::InUse;
+use super::holders::Found;
+use super::{Goal, Move, Moves, Phase, Wanted};
+use crate::output::Output;
+use crate::rank::Rank;
+use crate::territory::Part;
+use proto::Ino;
+use proto::holder::Moved;
+use std::collections::BTreeMap;
+use stdx::time::MS;
+use stdx::{Mono, Outbox};
+
+/// So often a move stores once more what became dirty, before it seals it as it is.
+const FLUSHES: u8 = 3;
+/// Of so many it is remembered how long the next seal may be; one that is forgotten begins with the shortest.
+const BROKEN_MAX: usize = 1_024;
+
+/// How long the next seal of each may be, in nanoseconds: of what was sealed for too long.
+#[derive(Debug, Default)]
+pub(super) struct Seals(BTreeMap<Moved, u64>);
+
+impl Seals {
+    fn allows(&self, moved: Moved, shortest_ns: u64) -> u64 {
+        self.0.get(&moved).copied().unwrap_or(shortest_ns)
+    }
+
+    /// The next one may be twice as long, up to a lease. False: this one was a lease long, and whoever asks for the next begins anew.
+    fn lengthen(&mut self, moved: Moved, was_ns: u64, lease_ns: u64) -> bool {
+        if was_ns >= lease_ns {
+            self.0.remove(&moved);
+            return false;
+        }
+        if self.0.len() >= BROKEN_MAX && !self.0.contains_key(&moved) {
+            self.0.pop_first();
+        }
+        self.0.insert(moved, was_ns.saturating_mul(2).min(lease_ns));
+        true
+    }
+}
+
+impl Move {
+    /// Nobody was served for as long as is allowed. Once the journal says that it is sealed there is no such moment.
+    pub(super) fn is_sealed_too_long(&self, now: Mono) -> bool {
+        self.sealed_until.is_some_and(|until| until <= now)
+    }
+}
+
+impl Moves {
+    /// It has moved.
+    pub(super) fn seals_end(&mut self, moved: Moved) {
+        self.seals.0.remove(&moved);
+    }
+}
+
+impl Rank {
+    /// From here on nobody is served there, if not much has to be stored first: the seal ends with a checkpoint of the whole rank.
+    pub(super) fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
+        let (limits, now) = (self.view.config.limits, self.view.now.mono);
+        let is_dirty =
+            self.view.cache.dirty() > limits.move_dirty && !stdx::mutant!("mds_seals_however_dirty");
+        if let Some(one) = self.moves.current.as_mut().filter(|one| is_dirty && one.flushes < FLUSHES) {
+            one.flushes += 1;
+            // Some of them may be gone then.
+            one.found = Found::default();
+            return Phase::PreFlush { until: self.next_checkpoint() };
+        }
+        self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))), of);
+        let seals = &self.moves.seals;
+        if let Some(one) = self.moves.current.as_mut().filter(|_| !stdx::mutant!("mds_seal_unbounded")) {
+            one.sealed_until = Some(now.after(seals.allows(one.moved(), self.view.config.seal_ns)));
+        }
+        Phase::Drain(InUse::FIRST)
+    }
+
+    /// It was sealed for too long: everything there is served again, and it is tried once more, and later sealed for longer. A move
+    /// that the coordinator began the coordinator begins again.
+    pub(super) fn break_seal(&mut self, out: &mut Outbox<Output>) {
+        let (shortest_ns, lease_ns) = (self.view.config.seal_ns, self.view.config.lease_ns);
+        let Some(one) = &mut self.moves.current else { return };
+        let (part, unit, goal, moved) = (one.part, one.unit, one.goal, one.moved());
+        let was_ns = self.moves.seals.allows(moved, shortest_ns);
+        let again = self.moves.seals.lengthen(moved, was_ns, lease_ns) && !matches!(goal, Goal::Carry(..));
+        let ops = if again { std::mem::take(&mut one.ops) } else { Vec::new() };
+        let why = format!("nobody was served there for {} ms: {}", was_ns / MS, one.phase.waits_for());
+        self.give_up_move(&why, out);
+        if again {
+            self.moves.queue.push_back(Wanted { part, unit, goal, ops });
+        }
+    }
+}
