@@ -13,7 +13,7 @@ use crate::view::{Found, View};
 use proto::cluster::Unit;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Ino, every_request};
+use proto::{Ino, Name, NameHash, Reader, Writer, every_request};
 use std::collections::BTreeMap;
 use stdx::Mono;
 use stdx::time::SECOND;
@@ -61,6 +61,43 @@ pub struct Load {
     pub fetched: f64,
     /// Seconds of a CPU.
     pub cpu: f64,
+}
+
+impl Load {
+    const fn parts(&self) -> [f64; 5] {
+        [self.reads, self.writes, self.misses, self.fetched, self.cpu]
+    }
+
+    const fn of(parts: [f64; 5]) -> Self {
+        let [reads, writes, misses, fetched, cpu] = parts;
+        Self { reads, writes, misses, fetched, cpu }
+    }
+
+    /// What is asked of both.
+    #[must_use]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let (mut sum, other) = (self.parts(), other.parts());
+        sum.iter_mut().zip(other).for_each(|(sum, part)| *sum += part);
+        Self::of(sum)
+    }
+
+    /// As a rank tells it to another.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        for part in self.parts() {
+            w.u64(part.to_bits());
+        }
+        w.0
+    }
+
+    /// None: it is no such thing.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (mut r, mut parts) = (Reader::new(bytes), [0.0; 5]);
+        for part in &mut parts {
+            *part = f64::from_bits(r.u64().ok()?);
+        }
+        parts.iter().all(|part| part.is_finite() && *part >= 0.0).then(|| Self::of(parts))
+    }
 }
 
 /// What is asked of the directories that one entry governs.
@@ -210,7 +247,9 @@ impl View {
         let resolved = self.resolved != NONE && self.cache.node(self.resolved).ino() == node.ino;
         if inside {
             let own = if resolved { self.cache.node(self.resolved).own } else { NONE };
-            return if own == NONE { self.cache.find_dir(node.ino) } else { Some(own) };
+            let slot = if own == NONE { self.cache.find_dir(node.ino)? } else { own };
+            let is_spread = self.cache.dir(slot).is_spread() && !stdx::mutant!("mds_names_heat_no_part");
+            return Some(if is_spread { self.part_asked_of(slot, request, name) } else { slot });
         }
         let slot = if resolved { self.resolved } else { self.cache.by_ino(node.ino)? };
         Some(self.cache.node(slot).dir)
@@ -219,6 +258,18 @@ impl View {
     /// In which step counts are that are added or looked at now.
     fn tick(&self, now: Mono) -> u32 {
         tick_of(now, self.config.decay_ns)
+    }
+
+    /// The unit that it looks in: what is asked of each is counted there.
+    #[cold]
+    fn part_asked_of(&self, slot: u32, request: &Request, name: Option<&Name>) -> u32 {
+        let after = match request {
+            Request::ReadDir { after, .. } => Some(NameHash::from_cookie(*after)),
+            every_request!() => None,
+        };
+        let Some(hash) = name.map(|name| self.name_hash(name)).or(after) else { return slot };
+        let unit = self.cache.inner(self.cache.dir(slot).ino, hash);
+        self.cache.find_dir(unit).unwrap_or(slot)
     }
 
     fn warm_up(&mut self, slot: u32, counts: &[(usize, u32)]) {

@@ -502,7 +502,7 @@ impl Rank {
             Goal::Move(_) if self.owner(dir) != Some(me) => Begin::Moot,
             Goal::Pin(to) if to == me && self.is_pinned(unit) => Begin::Moot,
             Goal::Pin(_) => Begin::At(Phase::Name),
-            Goal::Unpin if entry.is_none() || !self.is_at_home(dir) => Begin::Moot,
+            Goal::Unpin if entry.is_none() || !self.inherits_here(dir) => Begin::Moot,
             // It may be about to get another home.
             Goal::Unpin if self.view.transactions.is_reserved(dir) => Begin::Later,
             // Without its entry no map says any more that it came. The rank's next life would take the move for one that was not made, and
@@ -531,6 +531,14 @@ impl Rank {
         let Some(node) = self.view.cache.by_ino(dir) else { return false };
         let home = self.view.cache.node(node).dir;
         self.view.side(home) == Some(Side::Mine)
+    }
+
+    /// Whether a directory's content, or a unit, would be this rank's if it had no entry.
+    fn inherits_here(&mut self, dir: Ino) -> bool {
+        match self.view.is_placed(dir) {
+            true => self.view.territory.of_slot(dir) == Side::Mine,
+            false => self.is_at_home(dir),
+        }
     }
 
     fn carry_out(&self) -> Begin {

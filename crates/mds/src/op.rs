@@ -3,6 +3,7 @@
 //! Absent: the plans (`ops/`).
 
 use crate::caps::book::Need;
+use crate::heat::Load;
 use crate::meter::Asked;
 use crate::moves::Goal;
 use crate::search::Climb;
@@ -45,6 +46,8 @@ pub(crate) struct Heard {
     pub learned: Option<Box<Learned>>,
     /// Headers of a spread directory and its units, which come one after the other: their owners may not say when they change.
     pub units: BTreeMap<Ino, FragHeader>,
+    /// What is asked of the content of a directory, or of its units, elsewhere.
+    pub loads: BTreeMap<Ino, Load>,
     /// It was planned by something of these that this rank goes by no more, or never did.
     pub told_once: bool,
     /// Directories whose content is not placed by slots, or of which nobody knows.
@@ -357,6 +360,7 @@ macro_rules! asking_parks {
         $crate::op::Park::Replica { .. }
             | $crate::op::Park::Facts { .. }
             | $crate::op::Park::Totals(_)
+            | $crate::op::Park::Heats(_)
             | $crate::op::Park::Linked(_)
             | $crate::op::Park::Hand(..)
             | $crate::op::Park::SetTimes { .. }
@@ -395,6 +399,8 @@ pub(crate) enum Park {
     },
     /// Headers of a directory whose content, or parts of it, are elsewhere: of these.
     Totals(Vec<(Ino, Unit)>),
+    /// What is asked of these, elsewhere.
+    Heats(Vec<(Ino, Unit)>),
     /// The attributes of an inode that has several names.
     Linked(Ino),
     /// The content of an empty directory, or a part of it, to end it.

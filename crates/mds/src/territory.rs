@@ -301,6 +301,12 @@ impl Territory {
         if owner == self.rank { Side::Mine } else { Side::Other(Some(owner)) }
     }
 
+    /// Whose the slot of a directory is.
+    pub(crate) fn rank_of_slot(&self, dir: Ino) -> RankId {
+        let slot = self.map.as_ref().map(|map| map.slots.get(ClusterMap::slot_of(dir, Frag::WHOLE)));
+        slot.map_or(self.rank, |slot| slot.rank)
+    }
+
     /// Whether it would be this rank's if it were placed by slots.
     pub(crate) fn has_slot(&self, dir: Ino) -> bool {
         self.placing && !self.undisputed && !matches!(self.of_slot(dir), Side::Other(_))

@@ -15,7 +15,7 @@ use crate::{
 pub struct Kind(u8);
 
 /// Ceph's word where it has the operation.
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 45] = [
     "lookup",
     "getattr",
     "setattr",
@@ -59,6 +59,8 @@ const NAMES: [&str; 43] = [
     "facts",
     "sessions",
     "holders",
+    "unpin",
+    "heat",
 ];
 
 impl Kind {
@@ -187,6 +189,8 @@ impl Request {
             Self::Facts { .. } => 40,
             Self::Sessions { .. } => 41,
             Self::Holders { .. } => 42,
+            Self::Unpin { .. } => 43,
+            Self::Heat { .. } => 44,
         })
     }
 
@@ -258,8 +262,10 @@ impl Request {
             Self::Replicate { node } | Self::Opened { node, .. } | Self::Facts { node } => {
                 Some((*node, None))
             }
-            Self::Totals { unit } | Self::Hand { unit, .. } => Some((NodeRef::bare(unit.dir), None)),
-            Self::SetTimes { dir, .. } => Some((NodeRef::bare(*dir), None)),
+            Self::Totals { unit } | Self::Heat { unit } | Self::Hand { unit, .. } => {
+                Some((NodeRef::bare(unit.dir), None))
+            }
+            Self::SetTimes { dir, .. } | Self::Unpin { dir } => Some((NodeRef::bare(*dir), None)),
             Self::Holders { moved, .. } => Some((NodeRef::bare(moved.unit.dir), None)),
             Self::SyncFs | Self::StatFs | Self::Transact { .. } | Self::Sessions { .. } => None,
         }
@@ -345,6 +351,8 @@ mod tests {
                 first: true,
                 list: vec![crate::holder::Holder::default()],
             },
+            Request::Unpin { dir: node.ino },
+            Request::Heat { unit: Unit { dir: node.ino, frag: Frag::WHOLE } },
         ]
     }
 
@@ -355,9 +363,13 @@ mod tests {
         for (at, request) in requests.iter().enumerate() {
             let mut w = Writer::new();
             request.encode(&mut w);
-            let later = matches!(request, Request::Sessions { .. } | Request::Holders { .. });
-            let ordinal =
-                if matches!(request, Request::Facts { .. }) { 50 } else { at + usize::from(!later) };
+            let ordinal = match request.kind().name() {
+                "facts" => 50,
+                "unpin" => 51,
+                "heat" => 52,
+                "sessions" | "holders" => at,
+                _ => at + 1,
+            };
             assert_eq!(
                 (request.kind().index(), usize::from(w.0[0])),
                 (at, ordinal),

@@ -289,10 +289,18 @@ pub enum Request {
     Totals {
         unit: Unit,
     },
+    /// By a rank: what is asked of a directory's content, or a unit of it, of late.
+    Heat {
+        unit: Unit,
+    },
     /// By a rank: the content of a directory, or a unit of it, becomes `to`'s.
     Hand {
         unit: Unit,
         to: RankId,
+    },
+    /// By the home of a directory that slots place: its entry goes, because its content is with the rank of its slot.
+    Unpin {
+        dir: Ino,
     },
     /// By a rank: the time of a directory's content becomes this, or now if that is earlier. `stamp`: the sum of its units' change
     /// counters by then; 0 if it has none.

@@ -132,11 +132,13 @@ fn frame(input: &[u8]) -> Verdict {
     }
 }
 
-/// What ranks tell each other of opens and locks that move.
-fn of_moves() -> [Request; 2] {
+/// What ranks ask each other about directories, and tell each other of opens and locks that move.
+fn of_moves() -> [Request; 4] {
     let unit = Unit { dir: Ino(4097), frag: Frag { prefix: 1 << 61, depth: 3 } };
     let lock = LockSpec { flock: false, owner: 5, kind: LockKind::Read, start: 0, end: 9, pid: 2 };
     [
+        Request::Unpin { dir: Ino(4097) },
+        Request::Heat { unit },
         Request::Sessions { sessions: vec![SessionId(7), SessionId(8)] },
         Request::Holders {
             id: MoveId(3),

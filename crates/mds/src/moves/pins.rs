@@ -61,6 +61,9 @@ impl Rank {
                 let unit = self.view.cache.unit(dir);
                 self.ask(Question::Hand(unit, to), owner, Request::Hand { unit, to }, Some(op));
             }
+            (Some(Side::Other(Some(owner))), Goal::Unpin) => {
+                self.ask(Question::Unpin(dir), owner, Request::Unpin { dir }, Some(op));
+            }
             _ => self.moves.add(self.part_of(dir), goal, Some(op)),
         }
     }

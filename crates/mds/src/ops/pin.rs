@@ -6,7 +6,6 @@
 use crate::moves::Goal;
 use crate::op::{Op, Park, Plan, Stop};
 use crate::ops::policies::{may_set, policies_of, put};
-use crate::territory::Side;
 use crate::units::whole;
 use crate::view::{Found, View};
 use proto::cluster::{Policy, RANKS_MAX, Unit};
@@ -60,15 +59,16 @@ pub(crate) fn remove(view: &mut View, op: &Op, slot: u32) -> Found<Plan> {
     unset(view, ino, slot, Reply::Ok)
 }
 
-/// The content comes home; then the entry goes, and at last what was asked for.
+/// The content goes to the rank that has it without an entry; then the entry goes, and at last what was asked for.
 fn unset(view: &mut View, ino: Ino, slot: u32, reply: Reply) -> Found<Plan> {
-    let here = view.config.rank;
-    // It would have to be dropped where the slot is.
-    let elsewhere = view.is_placed(ino) && view.territory.of_slot(ino) != Side::Mine;
+    let to = match view.is_placed(ino) {
+        true => view.territory.rank_of_slot(ino),
+        false => view.config.rank,
+    };
     match view.territory.entry(ino).filter(|entry| entry.policy == Policy::Pin) {
-        Some(_) if elsewhere => Err(Errno::EOPNOTSUPP.into()),
-        Some(entry) if entry.rank == here => Err(Stop::Park(Park::Pin(ino, Goal::Unpin))),
-        Some(_) => Err(Stop::Park(Park::Pin(ino, Goal::Pin(here)))),
+        Some(entry) if entry.rank == to && stdx::mutant!("mds_unpin_leaves_entry") => note(view, slot, None),
+        Some(entry) if entry.rank == to => Err(Stop::Park(Park::Pin(ino, Goal::Unpin))),
+        Some(_) => Err(Stop::Park(Park::Pin(ino, Goal::Pin(to)))),
         None if pin_of(view, slot).is_none() => Plan::reply(reply),
         None => note(view, slot, None),
     }

@@ -8,7 +8,7 @@ use crate::view::{Found, View};
 use proto::cluster::{Mask, MaskError};
 use proto::inode::{Chance, Placement, Policies};
 use proto::reply::Reply;
-use proto::{Errno, Ino};
+use proto::{Errno, Ino, RankId};
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +112,15 @@ fn take(policies: &mut Policies, kind: Kind, text: &str, random_max: f64) -> Res
 }
 
 pub(crate) fn set(view: &mut View, op: &Op, slot: u32, kind: Kind, value: &[u8]) -> Found<Plan> {
-    may_set(view, op, slot, kind.is_of_root())?;
+    let ino = may_set(view, op, slot, kind.is_of_root())?;
     let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
     let mut policies = policies_of(view, slot);
     take(&mut policies, kind, text.trim(), view.config.limits.random_max)?;
+    // The root directory stays with rank 0.
+    let without_zero = policies.own.mask.is_some_and(|mask| !mask.has(RankId(0)));
+    if kind == Kind::Mask && ino == Ino::ROOT && without_zero {
+        return Err(Errno::EINVAL.into());
+    }
     if policies.places() && !view.has_slots() {
         return Err(Stop::Park(Park::Slots));
     }

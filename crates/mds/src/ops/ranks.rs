@@ -102,6 +102,16 @@ pub(crate) fn totals(view: &mut View, op: &mut Op, unit: Unit) -> Found<Plan> {
     Plan::reply(Reply::Totals(header.0.into()))
 }
 
+/// What is asked of a directory's content, or of a unit of it, of late.
+pub(crate) fn heat(view: &View, op: &Op, unit: Unit) -> Found<Plan> {
+    let number = number_of(view, op, unit)?;
+    match side(view, op, number, unit)? {
+        Side::Mine => Plan::reply(Reply::Xattr(view.load_of(number).encode().into())),
+        Side::Sealed => Err(Stop::Park(Park::Move)),
+        Side::Other(rank) => Err(Stop::NotMine(rank)),
+    }
+}
+
 /// The time of a directory's content is set from its home, where the inode's is.
 pub(crate) fn set_times(view: &mut View, op: &mut Op, ino: Ino, mtime: Wall, stamp: u64) -> Found<Plan> {
     let dir = content(view, op, whole(ino))?;
@@ -181,5 +191,26 @@ pub(crate) fn hand(view: &View, op: &Op, unit: Unit, to: RankId) -> Found<Plan> 
         Side::Sealed => Err(Stop::Park(Park::Move)),
         Side::Other(Some(rank)) if rank == to => Plan::reply(Reply::Ok),
         Side::Other(rank) => Err(Stop::NotMine(rank)),
+    }
+}
+
+/// The entry of a directory goes: who asks is its home, and says that slots place it. What is not so by the map of here the home finds in
+/// its own.
+pub(crate) fn unpin(view: &View, op: &Op, dir: Ino) -> Found<Plan> {
+    if !pin::is_named(view, whole(dir)) {
+        return Plan::reply(Reply::Ok);
+    }
+    match side(view, op, dir, whole(dir))? {
+        Side::Mine => {}
+        Side::Sealed => return Err(Stop::Park(Park::Move)),
+        Side::Other(rank) => return Err(Stop::NotMine(rank)),
+    }
+    match view.territory.of_slot(dir) {
+        Side::Mine if view.is_placed(dir) => Err(Stop::Park(Park::Pin(dir, Goal::Unpin))),
+        // Without its entry nothing else would say whose it is.
+        Side::Mine if op.inherits(dir) => Err(Errno::ESTALE.into()),
+        Side::Mine => Err(Stop::Park(Park::Facts { node: NodeRef::bare(dir), home: op.of_rank })),
+        Side::Sealed => Err(Stop::Park(Park::Move)),
+        Side::Other(_) => Plan::reply(Reply::Ok),
     }
 }

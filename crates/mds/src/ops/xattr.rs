@@ -46,7 +46,7 @@ pub(crate) fn get(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> F
         return policies::get(view, slot, kind);
     }
     if let Some(shown) = shown::kind_of(view, name) {
-        return shown::get(view, slot, shown);
+        return shown::get(view, op, slot, shown);
     }
     match space_of(name)? {
         Space::Virtual => return virtual_value(view, op, slot, name),

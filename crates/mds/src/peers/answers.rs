@@ -4,6 +4,7 @@
 
 use super::Question;
 use super::asks::Asking;
+use crate::heat::Load;
 use crate::op::{Learned, OpId, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
@@ -19,7 +20,7 @@ use stdx::{Now, Outbox};
 /// The part of a directory that a rank is asked for.
 fn unit_of(request: &Request) -> Option<Unit> {
     match request {
-        Request::Totals { unit } | Request::Hand { unit, .. } => {
+        Request::Totals { unit } | Request::Heat { unit } | Request::Hand { unit, .. } => {
             Some(*unit).filter(|unit| unit.frag != Frag::WHOLE)
         }
         proto::every_request!() => None,
@@ -62,7 +63,7 @@ impl Rank {
             Err(Errno::EAGAIN | Errno::ESHUTDOWN) => return self.ask_later(now, question),
             other => other,
         };
-        if matches!((question, &outcome), (Question::Hand(..), Ok(Reply::Ok)))
+        if matches!((question, &outcome), (Question::Hand(..) | Question::Unpin(_), Ok(Reply::Ok)))
             && self.is_by_another_map(question)
         {
             return self.ask_later(now, question);
@@ -83,6 +84,9 @@ impl Rank {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
                 header.map(|header| self.has_learned(dir, header, &asking.waiters))
             }
+            (Question::Heat(number), Ok(Reply::Xattr(bytes))) => {
+                self.take_load(number, &bytes, &asking.waiters).map(|()| None)
+            }
             (Question::SetTimes(dir, ..), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
                 header.map(|header| Some(Learned::Times(dir, header)))
@@ -90,7 +94,7 @@ impl Rank {
             (Question::Linked(ino), Ok(Reply::Attr(attr))) if attr.ino == ino => {
                 Ok(Some(Learned::Attr(attr)))
             }
-            (Question::Hand(..), Ok(Reply::Ok)) => Ok(None),
+            (Question::Hand(..) | Question::Unpin(_), Ok(Reply::Ok)) => Ok(None),
             (Question::Opened(ino, _), Ok(Reply::Ok)) => {
                 let waiters = asking.waiters.iter();
                 waiters.for_each(|id| {
@@ -106,8 +110,10 @@ impl Rank {
             (
                 Question::Replica(_)
                 | Question::Totals(_)
+                | Question::Heat(_)
                 | Question::Linked(_)
                 | Question::Hand(..)
+                | Question::Unpin(_)
                 | Question::SetTimes(..)
                 | Question::Opened(..)
                 | Question::Share(..)
@@ -145,8 +151,10 @@ impl Rank {
             return self.part_is_gone(unit, asking);
         }
         // The directory may be gone by now: the operation that waits looks for it again.
-        let gone =
-            matches!((question, &learned), (Question::Totals(_) | Question::Replica(_), Err(Errno::ESTALE)));
+        let gone = matches!(
+            (question, &learned),
+            (Question::Totals(_) | Question::Heat(_) | Question::Replica(_), Err(Errno::ESTALE))
+        );
         for id in asking.waiters {
             let Some(op) = self.parked.get_mut(&id) else { continue };
             match &learned {
@@ -169,7 +177,7 @@ impl Rank {
         // One sign is enough: of a directory of many parts that is merged while all are asked for each would be one, and look like a hint
         // that leads nowhere.
         let others = self.peers.questions.values_mut().filter(|other| {
-            matches!(other.request, Request::Totals { unit: of } if of.dir == unit.dir)
+            matches!(other.request, Request::Totals { unit: of } | Request::Heat { unit: of } if of.dir == unit.dir)
                 && !stdx::mutant!("mds_each_part_is_a_sign")
         });
         for other in others {
@@ -212,6 +220,16 @@ impl Rank {
         Ok(header)
     }
 
+    fn take_load(&mut self, number: Ino, bytes: &[u8], waiters: &BTreeSet<OpId>) -> Result<(), Errno> {
+        let load = Load::decode(bytes).ok_or(Errno::EIO)?;
+        for id in waiters {
+            if let Some(op) = self.parked.get_mut(id) {
+                op.hears().loads.insert(number, load);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn told_elsewhere(
         &mut self,
         now: Now,
@@ -241,7 +259,10 @@ impl Rank {
         // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
         let request = self.peers.questions.get(&question).map(|asking| asking.request.clone());
         let is_here = match (question, &request) {
-            (Question::Totals(number), Some(Request::Totals { unit })) => {
+            (
+                Question::Totals(number) | Question::Heat(number),
+                Some(Request::Totals { unit } | Request::Heat { unit }),
+            ) => {
                 match self.view.side_of_unit((number, *unit)) {
                     Some(Side::Mine | Side::Sealed) => true,
                     Some(Side::Other(_)) => false,

@@ -30,8 +30,11 @@ pub(crate) enum Question {
     Replica(Ino),
     Facts(Ino),
     Totals(Ino),
+    Heat(Ino),
     Linked(Ino),
     Hand(Unit, RankId),
+    /// That the entry of a directory goes whose slot is that rank's.
+    Unpin(Ino),
     SetTimes(Ino, Wall, u64),
     Opened(Ino, SessionId),
     /// For a move: whether sessions have joined, and the list of that number of what they have.
@@ -45,14 +48,19 @@ pub(crate) enum Question {
     Outcome(TxnId),
 }
 
+/// What is asked of each of several units, by their numbers, and how.
+type OfUnit = (fn(Ino) -> Question, fn(Unit) -> Request);
+
 impl Question {
     /// What the other rank would recall if it were no more as it told.
     pub(super) const fn recallable(self) -> Option<Ino> {
         match self {
             Self::Replica(ino) | Self::Totals(ino) | Self::SetTimes(ino, ..) => Some(ino),
             Self::Facts(_)
+            | Self::Heat(_)
             | Self::Linked(_)
             | Self::Hand(..)
+            | Self::Unpin(_)
             | Self::Opened(..)
             | Self::Sessions(_)
             | Self::Holders(..)
@@ -199,8 +207,10 @@ impl Rank {
                 Question::Replica(_)
                 | Question::Facts(_)
                 | Question::Totals(_)
+                | Question::Heat(_)
                 | Question::Linked(_)
                 | Question::Hand(..)
+                | Question::Unpin(_)
                 | Question::SetTimes(..)
                 | Question::Opened(..)
                 | Question::Share(..) => self.is_elsewhere(now, question, (rank, None), out),
@@ -236,7 +246,10 @@ impl Rank {
             Some(Side::Mine | Side::Sealed) | None => None,
         };
         if let Park::Totals(units) = park {
-            return self.ask_for_totals(op, units);
+            return self.ask_for_units(op, units, (Question::Totals, |unit| Request::Totals { unit }));
+        }
+        if let Park::Heats(units) = park {
+            return self.ask_for_units(op, units, (Question::Heat, |unit| Request::Heat { unit }));
         }
         let (question, rank, request) = match *park {
             Park::Replica { node, home } => {
@@ -266,6 +279,7 @@ impl Rank {
                 (Question::Opened(node.ino, session), home, Request::Opened { node, session })
             }
             Park::Totals(_)
+            | Park::Heats(_)
             | Park::Load(_)
             | Park::File(_)
             | Park::Inos
@@ -297,10 +311,10 @@ impl Rank {
     }
 
     /// All at once: it goes on with the first answer, and waits for the others then.
-    fn ask_for_totals(&mut self, op: OpId, units: &[(Ino, Unit)]) -> bool {
+    fn ask_for_units(&mut self, op: OpId, units: &[(Ino, Unit)], (question, request): OfUnit) -> bool {
         for (number, unit) in units {
             let Some(rank) = self.owner_of_unit(*number, *unit) else { return false };
-            self.ask(Question::Totals(*number), rank, Request::Totals { unit: *unit }, Some(op));
+            self.ask(question(*number), rank, request(*unit), Some(op));
         }
         true
     }

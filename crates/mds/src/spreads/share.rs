@@ -6,7 +6,7 @@
 
 use super::Want;
 use crate::rank::Rank;
-use proto::cluster::Unit;
+use proto::cluster::{ClusterMap, Unit};
 use proto::{Frag, Ino, RankId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::SECOND;
@@ -66,8 +66,11 @@ impl Shares {
 impl Rank {
     /// Units of a directory that have no entry of their own go to the ranks that share what is placed, each to another.
     pub(super) fn share_units(&mut self, dir: Ino) {
-        let asked = self.ask_units_to_move(dir);
-        if asked.is_empty() || stdx::mutant!("mds_units_asked_once") {
+        // Its inode may name them. Of a directory that is used it is cached, or comes soon.
+        let is_known = self.view.cache.by_ino(dir).is_some() || self.view.cache.spread(dir).is_none();
+        let before = || self.spreads.shares.of.get(&dir).map(|share| share.asked.clone());
+        let asked = if is_known { self.ask_units_to_move(dir) } else { before().unwrap_or_default() };
+        if (asked.is_empty() && is_known) || stdx::mutant!("mds_units_asked_once") {
             self.spreads.shares.of.remove(&dir);
         } else {
             self.spreads.shares.look_again(dir, asked, self.view.now.mono);
@@ -95,13 +98,12 @@ impl Rank {
             return asked;
         }
         let me = self.view.config.rank;
-        let ranks: Vec<RankId> = map
-            .ranks
-            .keys()
-            .copied()
-            .filter(|rank| map.bal_rank_mask.has(*rank) && self.view.serves(*rank))
-            .collect();
-        let Some(own) = ranks.iter().position(|rank| *rank == me) else { return asked };
+        let ranks = self.takers_of_units(dir, &map);
+        if ranks.is_empty() || !map.bal_rank_mask.has(me) || !self.view.serves(me) {
+            return asked;
+        }
+        // Where the directory's own mask leaves this rank out, all go.
+        let own = ranks.iter().position(|rank| *rank == me).unwrap_or(0);
         for (at, (number, frag)) in spread.all().enumerate() {
             let (to, unit) = (ranks[(own + at) % ranks.len()], Unit { dir, frag });
             // A move that came to nothing when it was announced leaves an entry behind, with this rank.
@@ -117,6 +119,18 @@ impl Rank {
             }
         }
         asked
+    }
+
+    /// Those that the file system's mask has, and the directory's own, if there is one: what was set on it, or counted above when it was
+    /// made.
+    fn takers_of_units(&self, dir: Ino, map: &ClusterMap) -> Vec<RankId> {
+        let node = self.view.cache.by_ino(dir);
+        let own = node.and_then(|node| self.view.rules(node).mask);
+        let own = own.filter(|_| !stdx::mutant!("mds_units_despite_mask"));
+        let may = |rank: &RankId| {
+            map.bal_rank_mask.has(*rank) && own.is_none_or(|mask| mask.has(*rank)) && self.view.serves(*rank)
+        };
+        map.ranks.keys().copied().filter(may).collect()
     }
 
     fn is_to_be_one(&self, dir: Ino) -> bool {

@@ -17,6 +17,7 @@ mod moves;
 mod pins;
 mod policies;
 mod random;
+mod shares;
 mod slots;
 mod spreads;
 mod totals;

@@ -136,9 +136,13 @@ impl Request {
             Self::Replicate { node } => noded(w, 35, node),
             Self::Facts { node } => noded(w, 50, node),
             Self::Totals { unit } => put_unit(w.u8(36), *unit),
+            Self::Heat { unit } => put_unit(w.u8(52), *unit),
             Self::Hand { unit, to } => {
                 put_unit(w.u8(37), *unit);
                 w.u16(to.0);
+            }
+            Self::Unpin { dir } => {
+                w.u8(51).u64(dir.0);
             }
             Self::SetTimes { dir, mtime, stamp } => {
                 w.u8(38).u64(dir.0).i64(mtime.0).u64(*stamp);
@@ -263,6 +267,8 @@ impl Request {
             50 => Self::Facts { node: node(r)? },
             36 => Self::Totals { unit: take_unit(r)? },
             37 => Self::Hand { unit: take_unit(r)?, to: RankId(r.u16()?) },
+            52 => Self::Heat { unit: take_unit(r)? },
+            51 => Self::Unpin { dir: Ino(r.u64()?) },
             38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?), stamp: r.u64()? },
             39 => Self::Opened { node: node(r)?, session: SessionId(r.u64()?) },
             41 => {

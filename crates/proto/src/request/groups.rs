@@ -81,7 +81,9 @@ macro_rules! rank_requests {
         $crate::request::Request::Replicate { .. }
             | $crate::request::Request::Facts { .. }
             | $crate::request::Request::Totals { .. }
+            | $crate::request::Request::Heat { .. }
             | $crate::request::Request::Hand { .. }
+            | $crate::request::Request::Unpin { .. }
             | $crate::request::Request::SetTimes { .. }
             | $crate::request::Request::Opened { .. }
             | $crate::request::Request::Sessions { .. }

@@ -175,7 +175,7 @@ impl Ranks {
         let (key, values): (&str, &[&str]) = match self.rng.below(16) {
             0..4 => ("dir.pin.distributed", &["1", "1", "1", "0", "2"]),
             4..6 => ("dir.pin.random", &["1", "1", "0.5", "0.5", "0", "0.001", "2", "often"]),
-            6 => ("dir.bal.mask", &["0x3", "0,1", "all", "0x0", "1,256", "some"]),
+            6 => ("dir.bal.mask", &["0x3", "0,1", "all", "0x0", "1,256", "1"]),
             7..11 => ("dir.placement", &["hash", "hash", "hash", "subtree", "inherit", "else"]),
             11..14 => ("dir.pin", &["", "", "", "-1", "-1", "-1", "256", "x"]),
             _ => ("dir.pin", &["-1"]),

@@ -43,6 +43,89 @@ pub(crate) fn a_pin_is_read_back_and_taken_away() {
     assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned(), "g".to_owned()], Err(Errno::ENODATA)));
 }
 
+/// Wherever it is pinned to, and whoever is asked first: it ends where its slot is.
+#[test]
+pub(crate) fn a_pin_of_what_a_slot_places_is_taken_away() {
+    for (pinned_to, filled) in [(0, true), (1, true), (2, true), (2, false)] {
+        let mut c = Cluster::with_slots_of(3);
+        let dir = c.dir_at(root(), 1);
+        if filled {
+            let sub = c.mkdir(dir, "sub");
+            assert_eq!(c.pin(sub, 0), Ok(Reply::Ok), "an entry below stays");
+            c.create(dir, "f");
+        }
+        for at in 0..3 {
+            c.drop_cache(at);
+        }
+        assert_eq!(c.pin(dir, pinned_to), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+        assert_eq!((c.owner(dir), c.slot_owner(dir)), (Some(pinned_to), 1));
+        assert_eq!(c.pin_as(dir, "-1"), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+        assert_eq!((c.owner(dir), c.pin_of(dir)), (None, Err(Errno::ENODATA)));
+        let names: &[&str] = if filled { &["f", "sub"] } else { &[] };
+        assert_eq!(c.names(dir), names);
+        let lookup = || Request::Lookup { parent: dir, name: n("f") };
+        assert_eq!(c.ask(0, lookup()), NOT_MINE(1));
+        assert!(matches!(c.ask(1, lookup()), Answered::Outcome(_)));
+        assert_eq!(c.call(0, unpin(dir)), Err(Errno::ENODATA));
+        // It is its slot's again, and goes with it.
+        assert_eq!(c.move_slot(dir), 0, "{:?}", c.worlds[1].notes);
+        c.create(dir, "g");
+        assert!(matches!(c.ask(0, Request::Lookup { parent: dir, name: n("g") }), Answered::Outcome(Ok(_))));
+        for at in [1, 0, 2] {
+            c.crash(at);
+        }
+        assert_eq!((c.names(dir).len(), c.pin_of(dir)), (names.len() + 1, Err(Errno::ENODATA)));
+    }
+}
+
+/// With each rank, and all, dying meanwhile, each after other things have happened, and living again.
+#[test]
+fn a_pin_of_what_a_slot_places_is_taken_away_whoever_dies() {
+    for (at, who) in [vec![0], vec![1], vec![2], vec![0, 1, 2]].into_iter().enumerate() {
+        let mut things = at;
+        loop {
+            let mut c = Cluster::with_slots_of(3);
+            let dir = c.dir_at(root(), 1);
+            c.create(dir, "f");
+            assert_eq!(c.pin(dir, 2), Ok(Reply::Ok));
+            c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+            let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, unpin(dir));
+            let more = (0..things).all(|_| {
+                if !c.one_thing() {
+                    (0..3).for_each(|at| c.hold(at).pass(1));
+                }
+                c.take_answer(0, EMBEDDED, tid).is_none()
+            });
+            who.iter().for_each(|rank| c.crash(*rank));
+            c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+            (0..3).for_each(|at| c.hold(at).sync());
+            c.pass(50);
+            // Who asked is told nothing, or a refusal, and asks again.
+            let again = (0..8).find_map(|_| match c.call(0, unpin(dir)) {
+                Ok(Reply::Ok) | Err(Errno::ENODATA) => Some(()),
+                Err(Errno::EBUSY) => {
+                    c.pass(1_000);
+                    None
+                }
+                other => panic!("{other:?}: {who:?} after {things}"),
+            });
+            assert_eq!(again, Some(()), "{who:?} after {things}");
+            // Where it was pinned to nobody wants it any more, not even later.
+            c.pass(if more { 50 } else { 25_000 });
+            let found = (c.owner(dir), c.pin_of(dir), c.names(dir));
+            assert_eq!(found, (None, Err(Errno::ENODATA), vec!["f".to_owned()]), "{who:?} after {things}");
+            let lookup = Request::Lookup { parent: dir, name: n("f") };
+            assert_eq!(c.ask(0, lookup.clone()), NOT_MINE(1), "{who:?} after {things}");
+            assert!(matches!(c.ask(1, lookup), Answered::Outcome(Ok(_))), "{who:?} after {things}");
+            if !more {
+                break;
+            }
+            things += 4;
+        }
+        assert!(things > 8, "{things} things happen");
+    }
+}
+
 #[test]
 fn values_are_checked() {
     let mut c = Cluster::new();

@@ -8,7 +8,12 @@ use proto::cluster::Slot;
 impl Cluster {
     /// Every other slot is rank 1's, and what is made from now on is placed by them.
     pub(super) fn with_slots() -> Self {
-        let mut c = Self::new();
+        Self::with_slots_of(2)
+    }
+
+    /// The same with so many ranks.
+    pub(super) fn with_slots_of(ranks: u16) -> Self {
+        let mut c = Self::of(ranks);
         c.spread_slots(2);
         c
     }

@@ -108,7 +108,10 @@ fn changed(
         Policy::Pin | Policy::Distributed | Policy::Random => true,
         Policy::Mask | Policy::Placement => false,
     };
-    if !node.is_dir() || (not_of_root && node.ino == Ino::ROOT) {
+    // The root directory stays with rank 0.
+    let without_zero = policies.own.mask.is_some_and(|mask| !mask.has(RankId(0)));
+    let is_refused = not_of_root || (policy == Policy::Mask && without_zero);
+    if !node.is_dir() || (is_refused && node.ino == Ino::ROOT) {
         errors.push(Errno::EINVAL);
     }
     if errors.is_empty() { Ok((node.ino, policies)) } else { Err(errors) }

@@ -57,9 +57,6 @@ pub(super) fn legal_of_policy(request: &Request, outcome: &Outcome) -> Option<&'
     };
     match (policy, outcome) {
         (Policy::Pin, Err(Errno::EBUSY)) => Some("something below cannot go along, or moves, now"),
-        (Policy::Pin, Err(Errno::EOPNOTSUPP)) if takes_away => {
-            Some("a pin of what slots place, whose slot is another rank's than its home")
-        }
         (Policy::Pin, Ok(Reply::Ok)) if takes_away => {
             Some("a pin taken away of which its inode knew nothing")
         }
