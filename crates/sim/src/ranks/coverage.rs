@@ -1,19 +1,24 @@
-//! How often things happened.
+//! How often things happened, and which operations of several ranks were under way when which fault struck.
 //!
 //! Absent: code coverage.
 
 use super::Ranks;
+use super::judge::struck::{KINDS, STRIKES};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
 const EVENTS: &[&str] = &[
     "answers of clients by themselves",
+    "answers of the store behind a seal",
     "bal_rank_mask changed",
+    "batches lost with a life",
+    "batches stored behind the end of a life",
     "calls asked of several ranks",
     "calls refused for locks that were lost",
     "changes and names covered by syncs",
     "checkpoints asked for",
+    "clients killed with a rank",
     "daemons dismissed",
     "dir.bal.mask set",
     "dir.pin.distributed set",
@@ -35,6 +40,7 @@ const EVENTS: &[&str] = &[
     "entries switched from outside of the mask",
     "fault: another number of ranks wanted",
     "fault: cache dropped",
+    "fault: client killed",
     "fault: connection between ranks",
     "fault: connection of a client",
     "fault: coordinator begins anew",
@@ -42,10 +48,12 @@ const EVENTS: &[&str] = &[
     "fault: hang",
     "fault: power",
     "fault: power in a journal operation",
+    "fault: power in a step of the store",
     "fault: process",
     "fault: rank failed by an operator",
     "fault: session evicted",
     "faults at a rank that goes",
+    "faults in ambush",
     "faults while slots move",
     "faults while something moves",
     "fewer ranks wanted",
@@ -81,6 +89,7 @@ const EVENTS: &[&str] = &[
     "policies refused",
     "policies removed",
     "power failed in a journal operation",
+    "power failed in a step of the store",
     "power of all ranks behind a sync",
     "rank_weight changed",
     "ranks added",
@@ -93,11 +102,13 @@ const EVENTS: &[&str] = &[
     "runs of slots switched",
     "seals that took too long",
     "sessions lost",
+    "sessions of killed clients ended",
     "slots moved by an operator",
     "slots switched that place a directory",
     "transactions of several ranks",
     "transactions of several ranks covered by syncs",
     "units switched",
+    "units that came back while a journal tells of their leaving",
     "waits for locks interrupted",
     "wishes refused",
     "wishes to leave",
@@ -130,9 +141,22 @@ const EAGER: &[&str] = &[
     "what was told carried out again",
 ];
 
-/// Counts by name.
+/// Whether a cell of the table is too rare to be demanded of 500 seeds: the windows of renames are short.
+fn is_rare(cell: (&str, &str)) -> bool {
+    match cell {
+        ("rename of a directory", strike) => strike != "map",
+        ("rename of a file" | "replace" | "exchange", strike) => !matches!(strike, "seal" | "map"),
+        ("unlink of a linked file", "evicted") | ("rmdir, units", "part hangs") => true,
+        _ => false,
+    }
+}
+
+/// Counts by name, and by what of several ranks was under way when what struck.
 #[derive(Clone, Debug, Default)]
-pub struct Coverage(BTreeMap<&'static str, u64>);
+pub struct Coverage {
+    counts: BTreeMap<&'static str, u64>,
+    cells: BTreeMap<(&'static str, &'static str), u64>,
+}
 
 impl Coverage {
     pub(super) fn count(&mut self, what: &'static str) {
@@ -140,7 +164,7 @@ impl Coverage {
     }
 
     pub(super) fn add_to(&mut self, what: &'static str, count: u64) {
-        *self.0.entry(what).or_default() += count;
+        *self.counts.entry(what).or_default() += count;
     }
 
     /// What only the log tells.
@@ -158,25 +182,38 @@ impl Coverage {
     /// How often that happened.
     #[must_use]
     pub fn of(&self, what: &str) -> u64 {
-        self.0.get(what).copied().unwrap_or(0)
+        self.counts.get(what).copied().unwrap_or(0)
     }
 
     /// Takes the counts of another run in.
     pub fn add(&mut self, other: &Self) {
-        other.0.iter().for_each(|(what, count)| self.add_to(what, *count));
+        other.counts.iter().for_each(|(what, count)| self.add_to(what, *count));
+        other.cells.iter().for_each(|(cell, count)| *self.cells.entry(*cell).or_default() += count);
     }
 
     /// What should have happened and never did.
     #[must_use]
     pub fn empty(&self, eager: bool) -> Vec<(&'static str, &'static str)> {
         let wanted = EVENTS.iter().chain(EAGER.iter().filter(|_| eager));
-        wanted.filter(|what| self.of(what) == 0).map(|what| (*what, "any")).collect()
+        let cells = KINDS.into_iter().flat_map(|kind| STRIKES.into_iter().map(move |strike| (kind, strike)));
+        // Of clients that perform by themselves ranks are asked for less.
+        let missing = cells.filter(|cell| !eager && !self.cells.contains_key(cell) && !is_rare(*cell));
+        wanted.filter(|what| self.of(what) == 0).map(|what| (*what, "any")).chain(missing).collect()
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|(what, count)| writeln!(f, "{count:>10}  {what}"))
+        write!(f, "{:<25}", "of several ranks")?;
+        STRIKES.into_iter().try_for_each(|strike| write!(f, " {strike:>12}"))?;
+        for kind in KINDS {
+            write!(f, "\n{kind:<25}")?;
+            for strike in STRIKES {
+                write!(f, " {:>12}", self.cells.get(&(kind, strike)).copied().unwrap_or(0))?;
+            }
+        }
+        writeln!(f)?;
+        self.counts.iter().try_for_each(|(what, count)| writeln!(f, "{count:>10}  {what}"))
     }
 }
 
@@ -199,6 +236,7 @@ impl Ranks {
         self.judge.synced().into_iter().for_each(|(what, count)| all.add_to(what, count));
         self.judge.came_of_promises().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
+        all.cells.extend(self.judge.struck_cells());
         all
     }
 }

@@ -9,12 +9,16 @@ use crate::trace::fold;
 use crate::world::brief::{brief, brief_batch, brief_done};
 use mds::input::{Input, Tag};
 use proto::ids::Position;
-use proto::storeio::{DataOp, LoadRequest, StoreBatch, StoreError};
+use proto::storeio::{DataOp, LoadRequest, StoreBatch, StoreError, Table};
+use std::collections::BTreeSet;
 use stdx::Mono;
 use stdx::time::MS;
 use store::SimDisk;
 use store::meta::MetaStore;
 use store::meta_memory::Begun;
+
+/// One of so many answers of the store is late, in runs in which any is.
+const LATE_ONE_IN: u64 = 8;
 
 impl Ranks {
     fn is_dead(&self, life: u64) -> bool {
@@ -116,7 +120,7 @@ impl Ranks {
             format!("{life} {} {}", tag.0, batches.join(" "))
         });
         let Some(running) = self.lives.get_mut(&life) else { return };
-        running.stores.insert(tag, (batches.len(), Ok(())));
+        running.stores.insert(tag, (batches.len(), self.judge.sealed(running.rank)));
         if batches.is_empty() {
             let input = Input::Stored { tag, result: Ok(()) };
             self.after(self.plan.disk_ns, Event::Rank { life, input: Box::new(input) });
@@ -135,7 +139,7 @@ impl Ranks {
         match self.meta.begin(std::slice::from_ref(batch)) {
             Ok(begun) => {
                 self.after(self.plan.disk_ns, Event::StoreComplete { life, tag, begun });
-                Ok(())
+                self.store_step(life)
             }
             Err(error) => Err(format!("store refused a batch of life {life}: {error}")),
         }
@@ -143,16 +147,64 @@ impl Ranks {
 
     pub(super) fn store_complete(&mut self, life: u64, tag: Tag, begun: &Begun) -> Verdict {
         self.meta.complete(begun);
+        self.store_step(life)?;
         let Some(running) = self.lives.get_mut(&life) else { return Ok(()) };
         let Some((left, _)) = running.stores.get_mut(&tag) else { return Ok(()) };
         *left -= 1;
         if *left == 0 {
-            running.stores.remove(&tag);
             self.trace.event(self.now, "stored", tag.0, || format!("{life} {}", tag.0));
             let input = Input::Stored { tag, result: Ok(()) };
-            self.after(self.plan.disk_ns, Event::Rank { life, input: Box::new(input) });
+            let late = self.plan.late_ns > 0 && self.rng.chance(1, LATE_ONE_IN);
+            let longest = if late { self.plan.late_ns } else { self.plan.disk_ns };
+            self.after(longest, Event::Rank { life, input: Box::new(input) });
         }
         Ok(())
+    }
+
+    /// A step of a life at the store, at which it may die.
+    fn store_step(&mut self, life: u64) -> Verdict {
+        let Some(running) = self.lives.get_mut(&life) else { return Ok(()) };
+        match running.store_dies {
+            None => Ok(()),
+            Some(0) => {
+                self.coverage.count("power failed in a step of the store");
+                self.life_ends(life, true)
+            }
+            Some(steps) => {
+                running.store_dies = Some(steps - 1);
+                Ok(())
+            }
+        }
+    }
+
+    /// A life has ended with batches on their way to the store. Each is carried out or lost as a whole; of a shard's none before the one
+    /// that it follows.
+    pub(super) fn batches_of_dead(&mut self, life: u64) -> Verdict {
+        let is_its = |event: &Event| matches!(event, Event::Store { life: of, .. } if *of == life);
+        let on_their_way: Vec<(u64, u64)> =
+            self.heap.iter().filter(|(_, event)| is_its(event)).map(|(at, _)| *at).collect();
+        let mut lost = BTreeSet::new();
+        for at in on_their_way {
+            let Some(Event::Store { batch, .. }) = self.heap.remove(&at) else { continue };
+            if lost.contains(&batch.shard.0) || self.rng.chance(1, 2) {
+                lost.insert(batch.shard.0);
+                self.coverage.count("batches lost with a life");
+                continue;
+            }
+            self.coverage.count("batches stored behind the end of a life");
+            let applied = self.meta.apply(std::slice::from_ref(&batch));
+            applied.map_err(|error| format!("store refused a batch of life {life}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// The power of the store fails: what it has begun, and no more, may be taken back.
+    pub(super) fn store_power(&mut self) {
+        let before = self.meta.dump(Table::Dentry);
+        self.meta.crash();
+        if self.meta.dump(Table::Dentry) != before {
+            self.coverage.count("batches begun and taken back");
+        }
     }
 
     pub(super) fn data(&mut self, life: u64, tag: Tag, op: &DataOp) -> Verdict {

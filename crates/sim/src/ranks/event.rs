@@ -97,6 +97,10 @@ pub(super) enum Event {
         client: usize,
         birth: u64,
     },
+    /// In the place of a client that was killed another one begins.
+    ClientStarts {
+        client: usize,
+    },
     /// The power of all ranks fails at once.
     Blackout,
     /// A caller that waits for a lock waits no longer.
@@ -178,6 +182,7 @@ impl Event {
             | Self::Swap { .. }
             | Self::Fence { .. }
             | Self::SeatStarts
+            | Self::ClientStarts { .. }
             | Self::Blackout
             | Self::Strikes => None,
         }

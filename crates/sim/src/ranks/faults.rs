@@ -3,6 +3,7 @@
 //! Absent: how everything comes to rest after them (`heal.rs`).
 
 use super::event::Event;
+use super::judge::struck::Strike;
 use super::links::End;
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
@@ -15,6 +16,10 @@ use stdx::time::{MS, SECOND};
 /// After so many faults, and again after so many more, the time between them doubles; so often at most.
 const FAULTS_FAST: u64 = 64;
 const SLOWER_MAX: u64 = 8;
+/// A fault in ambush strikes behind one of so many events.
+const AMBUSH_ONE_IN: u64 = 6;
+/// A life dies within so many steps at the store.
+const STORE_STEPS: u64 = 24;
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub(super) enum Fault {
     Process,
     /// The power fails in one of the next operations of a journal's disk.
     JournalStep,
+    /// A rank dies at one of its next steps at the store, when it has given a batch to it, or is about to hear that it is there.
+    StoreStep,
     /// A rank makes no progress for a while, shorter than its lease or longer.
     Hang,
     /// Connections of clients to ranks break; of ranks to ranks.
@@ -32,6 +39,8 @@ pub(super) enum Fault {
     /// The coordinator stands still; another one begins in its place.
     SeatPause,
     SeatRestart,
+    /// A client dies, half of the time with a rank.
+    Kill,
     /// An operator ends a session, or a rank's life.
     Evict,
     FailRank,
@@ -76,6 +85,8 @@ impl Fault {
             Self::Power => "fault: power",
             Self::Process => "fault: process",
             Self::JournalStep => "fault: power in a journal operation",
+            Self::StoreStep => "fault: power in a step of the store",
+            Self::Kill => "fault: client killed",
             Self::Hang => "fault: hang",
             Self::CutClient => "fault: connection of a client",
             Self::CutLink => "fault: connection between ranks",
@@ -94,6 +105,34 @@ impl Fault {
             Self::MoveDir => "directories moved by an operator",
             Self::MoveSlots => "slots moved by an operator",
             Self::CancelMove => "moves given up by an operator",
+        }
+    }
+
+    /// What it is in the table of what was under way; a life that ends is counted where it ends, a seal and a map where they come.
+    const fn strike(self, rank: RankId) -> Option<Strike> {
+        match self {
+            Self::Hang => Some(Strike::Hangs(rank)),
+            Self::CutLink => Some(Strike::Other("link cut")),
+            Self::CutClient => Some(Strike::Other("client cut")),
+            Self::Kill => Some(Strike::Other("client dies")),
+            Self::Evict => Some(Strike::Other("evicted")),
+            Self::SeatPause | Self::SeatRestart => Some(Strike::Other("coordinator")),
+            Self::DropCache => Some(Strike::Other("cache")),
+            Self::Power
+            | Self::Process
+            | Self::JournalStep
+            | Self::StoreStep
+            | Self::FailRank
+            | Self::Warmup
+            | Self::Checkpoint
+            | Self::Grow
+            | Self::Shrink
+            | Self::Placement
+            | Self::Mask
+            | Self::Weight
+            | Self::MoveDir
+            | Self::MoveSlots
+            | Self::CancelMove => None,
         }
     }
 
@@ -118,8 +157,35 @@ impl Ranks {
             return Ok(());
         }
         let fault = self.plan.kinds[self.rng.index(self.plan.kinds.len())];
+        // One that waited in vain strikes whatever there is.
+        let waits = self.rng.chance(1, 2);
+        let now = if waits { self.ambush.replace(fault) } else { Some(fault) };
+        let (Some(fault), Some(life)) = (now, self.any_target()) else { return Ok(()) };
+        self.strikes_at(fault, life)
+    }
+
+    /// A fault that waits for a transaction of several ranks strikes a rank that has a part in it, at any of its steps.
+    pub(super) fn ambushes(&mut self) -> Verdict {
+        let Some(fault) = self.ambush.filter(|_| self.phase == Phase::Faults) else { return Ok(()) };
+        let parties = self.judge.parties();
+        if parties.is_empty() || !self.rng.chance(1, AMBUSH_ONE_IN) {
+            return Ok(());
+        }
+        let lives: Vec<u64> = self
+            .lives
+            .values()
+            .filter(|life| parties.contains(&life.rank))
+            .map(|life| life.incarnation.0)
+            .collect();
+        let Some(life) = lives.get(self.rng.index(lives.len())).copied() else { return Ok(()) };
+        self.ambush = None;
+        self.coverage.count("faults in ambush");
+        self.strikes_at(fault, life)
+    }
+
+    fn strikes_at(&mut self, fault: Fault, life: u64) -> Verdict {
         self.struck += 1;
-        if self.strike(fault)? {
+        if self.strike(fault, life)? {
             self.coverage.count(fault.name());
             let map = self.seat.map.as_ref();
             if map.is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some())) {
@@ -134,9 +200,10 @@ impl Ranks {
     }
 
     /// Whether there was something to strike.
-    fn strike(&mut self, fault: Fault) -> Verdict<bool> {
-        let Some(life) = self.any_target() else { return Ok(false) };
+    fn strike(&mut self, fault: Fault, life: u64) -> Verdict<bool> {
         self.trace.event(self.now, "fault", life, || format!("{fault:?} {life}"));
+        let rank = self.lives.get(&life).map_or(RankId(0), |life| life.rank);
+        fault.strike(rank).into_iter().for_each(|strike| self.judge.struck(strike));
         match fault {
             Fault::Power => self.life_ends(life, true)?,
             Fault::Process => self.life_ends(life, false)?,
@@ -145,15 +212,14 @@ impl Ranks {
                 let disk = self.lives.get(&life).and_then(|life| self.disks.get(&life.rank));
                 disk.into_iter().for_each(|disk| disk.die_after(operations));
             }
-            Fault::Hang => {
-                let longest = [self.plan.grace_ns / 2, self.plan.grace_ns * 2][self.rng.index(2)];
-                let until = self.now + 1 + self.rng.below(longest);
-                // Not while it hangs: a shorter one would let what comes overtake what is held up, longer ones never end.
-                let now = self.now;
-                if let Some(life) = self.lives.get_mut(&life).filter(|life| life.hung_until <= now) {
-                    life.hung_until = until;
+            Fault::StoreStep => {
+                let steps = self.rng.below(STORE_STEPS);
+                if let Some(life) = self.lives.get_mut(&life) {
+                    life.store_dies = Some(steps);
                 }
             }
+            Fault::Kill => return self.kills(life),
+            Fault::Hang => self.hangs(life),
             Fault::CutClient => return Ok(self.cut_some(|end| matches!(end, End::Client { .. }))),
             Fault::CutLink => return Ok(self.cut_some(|end| matches!(end, End::Rank { .. }))),
             Fault::SeatPause => {
@@ -181,7 +247,6 @@ impl Ranks {
                 self.step_rank(life, Input::Evict { session })?;
             }
             Fault::FailRank => {
-                let rank = self.lives.get(&life).map_or(RankId(0), |life| life.rank);
                 self.command(Command::FailRank(rank))?;
             }
             Fault::DropCache => self.step_rank(life, Input::DropCache)?,
@@ -200,6 +265,16 @@ impl Ranks {
             Fault::CancelMove => return self.operator_gives_up(),
         }
         Ok(true)
+    }
+
+    fn hangs(&mut self, life: u64) {
+        let longest = [self.plan.grace_ns / 2, self.plan.grace_ns * 2][self.rng.index(2)];
+        let until = self.now + 1 + self.rng.below(longest);
+        // Not while it hangs: a shorter one would let what comes overtake what is held up, longer ones never end.
+        let now = self.now;
+        if let Some(life) = self.lives.get_mut(&life).filter(|life| life.hung_until <= now) {
+            life.hung_until = until;
+        }
     }
 
     fn grows(&mut self) -> Verdict<bool> {

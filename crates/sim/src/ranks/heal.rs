@@ -14,6 +14,7 @@ impl Ranks {
         self.trace.event(self.now, "heal", 0, String::new);
         (self.phase, self.healed_at) = (Phase::Heal, self.now);
         self.disks.values().for_each(|disk| disk.die_after(u64::MAX));
+        self.lives.values_mut().for_each(|life| life.store_dies = None);
         Ok(())
     }
 
@@ -60,7 +61,8 @@ impl Ranks {
         let over = quiet && awake && self.judge.is_settled() && self.all_serve();
         // What takes longer to look at comes last: this is after each event.
         let orphans = || self.judge.tree().nodes.values().any(|node| !node.is_dir() && node.nlink == 0);
-        if over && self.not_in_place().is_none() && !orphans() {
+        let left = || self.outlives_its_client().is_some() || self.is_busy() || self.judge.has_sealed_any();
+        if over && self.not_in_place().is_none() && !orphans() && !left() {
             self.judge.check_promises()?;
             self.phase = Phase::Stop;
             // Before its ranks, as in the server: daemons that stop say nothing any more, and it would call them dead.
@@ -69,5 +71,10 @@ impl Ranks {
             lives.into_iter().try_for_each(|life| self.step_rank(life, Input::Stop))?;
         }
         Ok(())
+    }
+
+    /// Whether a rank has anything under way, with nobody to ask it for anything.
+    fn is_busy(&self) -> bool {
+        self.lives.values().any(|life| life.machine.status().parked > 0)
     }
 }

@@ -23,6 +23,7 @@ pub(super) mod refusals;
 mod seen;
 mod sessions;
 mod stores;
+pub(super) mod struck;
 mod syncs;
 mod transactions;
 mod units;
@@ -155,6 +156,7 @@ pub(super) struct Judge {
     owners: Owners,
     sessions: sessions::Sessions,
     syncs: syncs::Syncs,
+    struck: struck::Struck,
     /// Calls that may fail for locks that their client lost.
     excused: BTreeSet<u64>,
     promises: Promises,
@@ -215,6 +217,7 @@ impl Judge {
             owners: Owners::default(),
             sessions: sessions::Sessions::default(),
             syncs: syncs::Syncs::default(),
+            struck: struck::Struck::default(),
             excused: BTreeSet::new(),
             promises: Promises::default(),
             trust: Trust::default(),

@@ -5,6 +5,7 @@
 use super::alarm::Alarm;
 use super::event::Event;
 use super::judge::Sent;
+use super::judge::struck::Strike;
 use super::links::End;
 use super::{Phase, Ranks};
 use crate::model::judge::{Manner, Verdict};
@@ -16,10 +17,11 @@ use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
 use mds::output::Output;
 use proto::Writer;
+use proto::cluster::MoveId;
 use proto::ids::{Incarnation, Position, RankId};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
-use proto::storeio::{DataOp, StoreError};
+use proto::storeio::DataOp;
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Machine, Mono, Wall};
@@ -38,10 +40,12 @@ pub(super) struct Life {
     pub(super) appends: Vec<(Position, Vec<u8>)>,
     pub(super) commit_at: Option<u64>,
     alarm: Alarm,
-    /// Store tags with batches under way: how many, and what went wrong.
-    pub(super) stores: BTreeMap<Tag, (usize, Result<(), StoreError>)>,
+    /// Store tags of which the rank has no answer: how many batches are under way, and what it had sealed when it gave them.
+    pub(super) stores: BTreeMap<Tag, (usize, Option<MoveId>)>,
     /// The last store event of each shard, so that its batches keep their order.
     pub(super) shards: BTreeMap<u64, u64>,
+    /// It dies after so many more steps at the store.
+    pub(super) store_dies: Option<u64>,
     pub(super) active: bool,
     /// It makes no progress until then.
     pub(super) hung_until: u64,
@@ -73,6 +77,7 @@ impl Ranks {
                 alarm: Alarm::default(),
                 stores: BTreeMap::new(),
                 shards: BTreeMap::new(),
+                store_dies: None,
                 active: false,
                 hung_until: 0,
             },
@@ -88,11 +93,13 @@ impl Ranks {
     /// `power`: what its journal's disk had not synced is lost piece by piece.
     pub(super) fn life_ends(&mut self, life: u64, power: bool) -> Verdict {
         let Some(gone) = self.lives.remove(&life) else { return Ok(()) };
+        self.judge.struck(Strike::Dies(gone.rank));
         self.trace
             .event(self.now, "ends", life, || format!("rank {} life {life} power {power}", gone.rank.0));
         if let Some(disk) = self.disks.get(&gone.rank) {
             if power { disk.crash() } else { disk.kill() }
         }
+        self.batches_of_dead(life)?;
         self.conns_of_dead(life);
         if self.places[gone.place].life == Some(life) {
             let told = self.rng.chance(1, 2);
@@ -106,6 +113,12 @@ impl Ranks {
         let now = self.now();
         let Some(life) = self.lives.get_mut(&number) else { return Ok(()) };
         let rank = life.rank;
+        if let Input::Stored { tag, .. } = &input {
+            let sealed = life.stores.remove(tag).and_then(|(_, sealed)| sealed);
+            if self.judge.sealed(rank).is_some_and(|now| sealed != Some(now)) {
+                self.coverage.count("answers of the store behind a seal");
+            }
+        }
         if let Input::DataDone { tag, .. } = &input
             && let Some((tag, op)) = life.order.done(*tag)
         {
@@ -219,6 +232,9 @@ impl Ranks {
             Output::Note { text, .. } => {
                 self.coverage.count_note(&text);
                 self.count_spread(&text);
+                if let Some(rank) = self.lives.get(&life).map(|life| life.rank) {
+                    self.judge_eviction(rank, &text)?;
+                }
                 self.trace.event(self.now, "note", fold(text.as_bytes()), || format!("{life}: {text}"));
                 if is_damage(&text) {
                     return Err(format!("life {life} says: {text}"));

@@ -218,6 +218,16 @@ impl Ranks {
         }
     }
 
+    /// A client was killed: others get its locks when its session ends.
+    pub(super) fn locks_of_dead(&mut self, client: usize) {
+        let book = &mut self.book;
+        book.certain.lost(client as u64);
+        book.believed.lost(client as u64);
+        book.calls.retain(|_, call| call.client != client);
+        book.may_fail.retain(|(of, _)| *of != client);
+        book.must_fail.retain(|(of, _), _| *of != client);
+    }
+
     /// Of what a rank has locks go when it ends their session.
     pub(super) fn locks_follow(&mut self) {
         if !self.judge.has_ended_any() {

@@ -14,6 +14,7 @@ mod faults;
 mod going;
 mod heal;
 mod judge;
+mod killed;
 mod links;
 mod lives;
 mod locks;
@@ -120,8 +121,11 @@ pub struct Ranks {
     early: Early,
     phase: Phase,
     struck: u64,
-    /// Sessions that an operator has ended.
+    /// A fault that waits for something of several ranks.
+    ambush: Option<faults::Fault>,
+    /// Sessions that an operator has ended; and those of clients that were killed.
     evicted: BTreeSet<SessionId>,
+    killed: BTreeSet<SessionId>,
     healed_at: u64,
 }
 
@@ -198,7 +202,9 @@ impl Ranks {
             early: Early::default(),
             phase: Phase::Begin,
             struck: 0,
+            ambush: None,
             evicted: BTreeSet::new(),
+            killed: BTreeSet::new(),
             healed_at: 0,
             rng,
             plan,
@@ -263,8 +269,9 @@ impl Ranks {
     }
 
     fn handle(&mut self, event: Event) -> Verdict {
-        // Of a life that is over.
-        if event.life().is_some_and(|life| !self.lives.contains_key(&life)) {
+        // Of a life that is over. What the store has begun it ends all the same.
+        let over = event.life().is_some_and(|life| !self.lives.contains_key(&life));
+        if over && !matches!(event, Event::StoreComplete { .. }) {
             return Ok(());
         }
         match event {
@@ -295,6 +302,7 @@ impl Ranks {
             Event::Swap { life, expected, bytes } => self.registry_swap(life, expected, bytes),
             Event::Fence { life, rank, incarnation } => self.fence(life, rank, incarnation),
             Event::SeatStarts => self.seat_starts(),
+            Event::ClientStarts { client } => self.client_starts_anew(client),
             Event::Blackout => self.blackout(),
             Event::Strikes => self.strikes(),
         }
@@ -307,6 +315,7 @@ impl Ranks {
             self.coverage.count("power failed in a journal operation");
             self.life_ends(life, true)?;
         }
+        self.ambushes()?;
         self.locks_follow();
         self.check_opens()?;
         match self.phase {

@@ -281,6 +281,9 @@ impl Ranks {
         (from, to): (RankId, RankId),
     ) -> Verdict {
         let mask = before.bal_rank_mask;
+        if self.judge.tells_of_leaving(to, unit) {
+            self.coverage.count("units that came back while a journal tells of their leaving");
+        }
         let carved = before.entries.get(&unit).is_some_and(|entry| entry.policy == EntryPolicy::Carved);
         if carved && mask != Mask::NONE && !mask.has(from) && mask.has(to) {
             self.coverage.count("entries switched from outside of the mask");

@@ -23,6 +23,9 @@ const LOCKS_AND_SYNCS: u64 = 0x6c6f_636b_7379_6e63;
 /// For the dice of ranks that go.
 const SHRINKS: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// For those of clients that are killed, and of the store.
+const KILLS: u64 = 0x6b69_6c6c_7374_6f72;
+
 /// How one run is.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -43,6 +46,8 @@ pub(super) struct Plan {
     pub(super) disk_ns: u64,
     pub(super) store_ns: u64,
     pub(super) map_ns: u64,
+    /// How long the store's answer may take, now and then; 0: no longer than a disk operation.
+    pub(super) late_ns: u64,
     /// How often a daemon says that it is there, and how long a rank goes on without.
     pub(super) interval_ns: u64,
     pub(super) grace_ns: u64,
@@ -117,6 +122,13 @@ impl Plan {
         if shrinks {
             kinds.push(Fault::Shrink);
         }
+        let mut of_kills = Prng::new(drawn ^ KILLS);
+        let fails: Vec<Fault> =
+            [Fault::Kill, Fault::StoreStep].into_iter().filter(|_| of_kills.chance(1, 2)).collect();
+        let late_ns = [0, 0, 0, 2 * SECOND][of_kills.index(4)];
+        if !kinds.is_empty() {
+            kinds.extend(fails);
+        }
         let placing = Placing::any(drawn, !kinds.is_empty());
         kinds.extend(&placing.kinds);
         let mut some = |of: &[u64]| of[rng.index(of.len())];
@@ -138,6 +150,7 @@ impl Plan {
             disk_ns: some(&[MS / 20, MS, 8 * MS]),
             store_ns: some(&[MS / 20, MS, 8 * MS, 100 * MS]),
             map_ns: some(&[MS, 20 * MS, 500 * MS]),
+            late_ns,
             interval_ns: SECOND / 2,
             grace_ns: 2 * SECOND,
             tiny_cache: some(&[0, 1]) == 1,

@@ -4,6 +4,7 @@
 
 use super::event::{Event, ToPlace};
 use super::judge::owners::Part;
+use super::judge::struck::Strike;
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
 use mds::coordinator::{Command, Coordinator, CoordinatorConfig, Input, Life as Asker, Output, SwapFailure};
@@ -249,6 +250,7 @@ impl Ranks {
             self.seat.maps.pop_first();
         }
         if let Some(before) = &before {
+            self.judge.struck(Strike::Other("map"));
             self.switched(before, &map)?;
         }
         self.judge.has_map(map.clone());

@@ -45,13 +45,16 @@ impl Ranks {
         Ok(())
     }
 
+    /// The power of all ranks fails, and that of the metadata store.
     pub(super) fn blackout(&mut self) -> Verdict {
         if self.phase != Phase::Faults {
             return Ok(());
         }
         self.coverage.count("power of all ranks behind a sync");
         let lives: Vec<u64> = self.lives.keys().copied().collect();
-        lives.into_iter().try_for_each(|life| self.life_ends(life, true))
+        lives.into_iter().try_for_each(|life| self.life_ends(life, true))?;
+        self.store_power();
+        Ok(())
     }
 }
 

@@ -62,12 +62,13 @@ impl Judge {
                     let outcome = decode_outcome(&mut Reader::new(origin.result))
                         .map_err(|error| format!("result at {}: {error}", at.0))?;
                     let key = (rank, origin.session, origin.tid);
+                    self.sessions.may_change(rank, origin.session)?;
                     let asked = self.may_execute(key, &outcome)?;
                     Some(Origin { key, outcome, asked })
                 }
                 None => None,
             };
-            self.sessions.take(rank, mutations);
+            self.sessions.take(rank, end, mutations);
             let what = |error| format!("transaction of rank {} at {}: {error}", rank.0, at.0);
             let (mutations, turned) = units::outer(mutations, &self.records).map_err(what)?;
             self.spreads += turned.spreads.len() as u64;
@@ -149,6 +150,7 @@ impl Judge {
         let (full, _) = self.open.complete(&self.records, &self.seed)?;
         compare(&full, &step.tree, &self.seed).map_err(|error| format!("{error} (after {request:?})"))?;
         self.across += u64::from(did.commits.is_some());
+        self.struck.commits(did.commits, request.as_ref(), &before);
         self.released += did.released;
         self.note_undurable(&mut step, &before);
         if let Some(origin) = &step.origin {
@@ -273,7 +275,7 @@ impl Judge {
         (journal.end, journal.durable) = (end, end);
         self.check_synced(rank, end)?;
         self.owners.forget_seal(rank);
-        self.sessions.lives_again(rank);
+        self.sessions.lives_again(rank, end);
         let is_gone = |step: &Step| step.rank == rank && step.end > end;
         let gone: Vec<u64> =
             (self.first + 1..).zip(&self.line).filter(|(_, step)| is_gone(step)).map(|(at, _)| at).collect();

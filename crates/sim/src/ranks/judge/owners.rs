@@ -4,6 +4,7 @@
 //! Absent: how ranks know (`mds::territory`).
 
 use super::Judge;
+use super::struck::Strike;
 use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
@@ -189,9 +190,10 @@ impl Owners {
 
 impl Judge {
     /// What is reserved does not move.
-    pub(super) fn check_seal(&self, rank: RankId, mutations: &[u8]) -> Verdict {
+    pub(super) fn check_seal(&mut self, rank: RankId, mutations: &[u8]) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
             let Mutation::Sealed { id, unit } = mutation else { continue };
+            self.struck(Strike::Other("seal"));
             let part = self.owners.part_of(rank, id, unit);
             let below = |(dir, hash): &(Ino, NameHash)| self.goes_with(&part, *dir, Of::Name(*hash));
             if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
@@ -281,6 +283,23 @@ impl Judge {
     /// The namespace is, or was, in more than one part.
     pub(super) const fn is_divided(&self) -> bool {
         self.owners.divided
+    }
+
+    /// The move for which a rank has sealed something now.
+    pub(in crate::ranks) fn sealed(&self, rank: RankId) -> Option<MoveId> {
+        self.owners.sealed.get(&rank).map(|(_, id)| *id)
+    }
+
+    /// Whether the journal of a rank, as far as it is not trimmed, says that a unit left it.
+    pub(in crate::ranks) fn tells_of_leaving(&self, rank: RankId, unit: Unit) -> bool {
+        let log = self.ranks.get(&rank).into_iter().flat_map(|journal| &journal.log);
+        let mut all = log.flat_map(|(_, _, mutations)| Mutations::new(mutations).flatten());
+        all.any(|mutation| matches!(mutation, Mutation::Sealed { unit: of, .. } if of == unit))
+    }
+
+    /// Whether any rank has sealed something, and has not heard what became of it.
+    pub(in crate::ranks) fn has_sealed_any(&self) -> bool {
+        !self.owners.sealed.is_empty()
     }
 
     /// Moves that were sealed so far.

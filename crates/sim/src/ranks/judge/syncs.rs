@@ -153,6 +153,16 @@ impl Judge {
         Ok(())
     }
 
+    /// Nobody waits for a sync any more.
+    pub(in crate::ranks) fn sync_forgotten(&mut self, call: u64) {
+        self.syncs.begun.remove(&call);
+    }
+
+    /// Another client takes the place of one, and was told nothing.
+    pub(super) fn told_nothing(&mut self, client: usize) {
+        self.syncs.told.remove(&client);
+    }
+
     /// What a crash took back may have been told early: its author's client has asked for it once more, and it is durable, up to there.
     fn durable_again(&self, told: &Told) -> Option<Position> {
         self.promises.ends.get(&told.key.filter(|_| told.lost)?).copied()

@@ -179,6 +179,19 @@ impl Transactions {
         self.reserved.is_empty() && self.committed.is_empty()
     }
 
+    /// Who leads each, and who takes part.
+    pub(super) fn parties(&self) -> BTreeMap<TxnId, (RankId, BTreeSet<RankId>)> {
+        let mut all: BTreeMap<TxnId, (RankId, BTreeSet<RankId>)> = BTreeMap::new();
+        for ((rank, id), held) in &self.reserved {
+            all.entry(*id).or_insert((held.leader, BTreeSet::new())).1.insert(*rank);
+        }
+        for (id, one) in &self.committed {
+            let parts = &mut all.entry(*id).or_insert((one.leader, BTreeSet::new())).1;
+            parts.extend(one.decided.iter().map(|(rank, _)| *rank));
+        }
+        all
+    }
+
     /// Whether something is reserved at that rank, led by it, or to be carried out by it.
     pub(super) fn has_part(&self, rank: RankId) -> bool {
         let is_its = |(id, one): (&TxnId, &Committed)| {
