@@ -125,9 +125,10 @@ impl Judge {
             }
         }
         for (rank, dir) in self.removed_now() {
-            let kind = if self.is_parted(dir) { "rmdir, units" } else { "rmdir, content elsewhere" };
-            if let Some(column) = strike.column(rank, |part| part == self.owner(dir)) {
-                self.struck.hit(kind, column);
+            // Of content in one part it is a transaction.
+            let column = strike.column(rank, |part| part == self.owner(dir));
+            if let Some(column) = column.filter(|_| self.is_parted(dir)) {
+                self.struck.hit("rmdir, units", column);
             }
         }
     }
