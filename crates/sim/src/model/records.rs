@@ -260,6 +260,11 @@ impl Records {
                 }
                 Ok(())
             }
+            Mutation::DelContent { dir } => {
+                let headers: Vec<Key> = self.headers(dir).map(|(key, _)| key.clone()).collect();
+                headers.into_iter().for_each(|key| self.set(key, None, undo));
+                Ok(())
+            }
             Mutation::Session { id, open, .. } => {
                 let key = Key::Session { rank: RankId(0), id };
                 if open {
@@ -278,7 +283,6 @@ impl Records {
             | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. }
             | Mutation::Sealed { .. }
-            | Mutation::DelContent { .. }
             | Mutation::Holders { .. }
             | Mutation::HolderGone { .. }
             | Mutation::Prepared { .. }
