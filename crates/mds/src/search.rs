@@ -197,8 +197,9 @@ impl View {
     /// It was looked for everywhere here. It may have gone to another rank which has not stored its place yet, and this one may have
     /// forgotten that with its former life: only all of them together know that there is no such inode.
     pub(crate) fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
-        // No other rank knows that, and each may name one that was its home once.
-        if self.moved.has_ended(ino) && !stdx::mutant!("mds_end_forgotten") {
+        // No other rank knows that, and each may name one that was its home once. Only who names it himself is told: what he goes by to find
+        // another one, or what a rank looks for because a name leads there yet, is looked for anew.
+        if ino == self.named && self.moved.has_ended(ino) && !stdx::mutant!("mds_end_forgotten") {
             return Errno::ESTALE.into();
         }
         // Another rank has it without a name, as the store says. It may have got one here since, and that rank has not stored that it

@@ -85,6 +85,8 @@ pub(crate) struct View {
     pub heats: Heats,
     /// The node that was resolved last for the operation at hand.
     pub resolved: u32,
+    /// Which inode a client's operation at hand names itself.
+    pub named: Ino,
     /// What another rank has told for the operation at hand.
     pub learned: Option<Box<Learned>>,
     /// What other ranks have told of units for the operation at hand.
@@ -141,6 +143,7 @@ impl View {
             territory: Territory::new(config.rank),
             heats: Heats::default(),
             resolved: NONE,
+            named: Ino::NONE,
             learned: None,
             learned_units: BTreeMap::new(),
             spreading: None,

@@ -53,7 +53,17 @@ impl Part {
         }
     }
 
-    /// Whether a rank reserves it, and has to hear what becomes of it.
+    /// Whether a rank that told this with its vote holds it, and has to hear what becomes of it.
+    #[must_use]
+    pub fn is_held(&self, seen: &Seen) -> bool {
+        match self {
+            Self::Content { .. } => seen.value.is_empty(),
+            Self::Name { .. } | Self::Inode { .. } => true,
+            Self::Above { .. } | Self::Sessions { .. } => false,
+        }
+    }
+
+    /// Whether a rank may reserve it.
     #[must_use]
     pub const fn is_reserved(&self) -> bool {
         match self {

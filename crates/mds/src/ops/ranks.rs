@@ -196,7 +196,7 @@ pub(crate) fn hand(view: &View, op: &Op, unit: Unit, to: RankId) -> Found<Plan> 
 
 /// The entry of a directory goes: who asks is its home, and says that slots place it. What is not so by the map of here the home finds in
 /// its own.
-pub(crate) fn unpin(view: &View, op: &Op, dir: Ino) -> Found<Plan> {
+pub(crate) fn unpin(view: &mut View, op: &mut Op, dir: Ino) -> Found<Plan> {
     if !pin::is_named(view, whole(dir)) {
         return Plan::reply(Reply::Ok);
     }
@@ -207,8 +207,13 @@ pub(crate) fn unpin(view: &View, op: &Op, dir: Ino) -> Found<Plan> {
     }
     match view.territory.of_slot(dir) {
         Side::Mine if view.is_placed(dir) => Err(Stop::Park(Park::Pin(dir, Goal::Unpin))),
-        // Without its entry nothing else would say whose it is.
-        Side::Mine if op.inherits(dir) => Err(Errno::ESTALE.into()),
+        // Nobody who was asked has its inode: its home may have come here meanwhile, and who asks sends his own caller here.
+        Side::Mine if op.inherits(dir) => match view.resolve(NodeRef::bare(dir), op) {
+            Ok(_) if view.is_placed(dir) => Err(Stop::Park(Park::Pin(dir, Goal::Unpin))),
+            // Without its entry nothing else would say whose it is.
+            Ok(_) | Err(Stop::NotMine(_)) => Err(Errno::ESTALE.into()),
+            Err(stop) => Err(stop),
+        },
         Side::Mine => Err(Stop::Park(Park::Facts { node: NodeRef::bare(dir), home: op.of_rank })),
         Side::Sealed => Err(Stop::Park(Park::Move)),
         Side::Other(_) => Plan::reply(Reply::Ok),

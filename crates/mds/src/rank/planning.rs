@@ -139,6 +139,10 @@ impl Rank {
     fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
         self.view.resolved = NONE;
+        self.view.named = match op.request.subject() {
+            Some((node, _)) if op.of_rank.is_none() => node.ino,
+            Some(_) | None => Ino::NONE,
+        };
         // The plan before may have come to a sync.
         self.view.txn.forget_way();
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);

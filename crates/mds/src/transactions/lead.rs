@@ -506,7 +506,8 @@ impl Rank {
         let lead = self.leads.of.remove(&op)?;
         let mut decided = Decided::new();
         for (rank, share) in &lead.shares {
-            if !share.parts.iter().any(Part::is_reserved) {
+            let told = share.parts.iter().zip(&share.seen);
+            if !told.into_iter().any(|(part, seen)| part.is_held(seen)) {
                 // It has reserved nothing, and means to do nothing any more.
                 self.say_aborted(lead.id, *rank, out);
             } else {

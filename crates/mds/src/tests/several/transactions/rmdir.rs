@@ -92,6 +92,43 @@ pub(super) fn what_is_made_meanwhile_waits_and_finds_it_gone() {
     }
 }
 
+/// What broke: it had been in a directory that was removed since, and who asked for it by that was told that it is gone.
+#[test]
+pub(super) fn what_was_in_it_before_is_found_where_it_went() {
+    for cached in [true, false] {
+        let Scene { mut c, dir, .. } = Scene::new();
+        let made = c.create(dir, "g");
+        assert_eq!(c.rename((dir, "g"), (root(), "h")), Ok(Reply::Ok));
+        assert_eq!(c.call(0, rmdir("d")), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+        c.pass(50);
+        if !cached {
+            (0..2).for_each(|rank| c.drop_cache(rank));
+        }
+        let found = c.attr(0, Request::GetAttr { node: made }).map(|attr| attr.ino);
+        assert_eq!(found, Ok(made.ino), "cached: {cached}");
+    }
+}
+
+/// What broke: while another rank told that there were names in it, the name came to lead to an empty one of a third rank; the second had
+/// reserved nothing, and was said to have a part in that.
+#[test]
+fn a_name_that_leads_to_another_directory_by_then_is_removed_with_that() {
+    let mut s = Scene::of(3);
+    let third = s.third.expect("a third rank");
+    s.c.create(third, "g");
+    s.c.cut.insert((0, 2));
+    let tid = s.c.start(0, EMBEDDED, rmdir("e"));
+    s.c.pass(5);
+    let exchange = rename((root(), "d"), (root(), "e"), proto::request::rename_flags::EXCHANGE);
+    assert_eq!(s.c.call(0, exchange), Ok(Reply::Ok));
+    s.c.cut.clear();
+    assert_eq!(s.c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    s.c.pass(50);
+    s.c.assert_resolved();
+    assert_eq!(s.c.names(root()), ["d", "f"]);
+    assert_eq!(s.c.names(third), ["g"]);
+}
+
 /// Two that go at once to the same place, one of them with a name that comes there from elsewhere.
 #[test]
 fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
