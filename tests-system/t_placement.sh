@@ -36,7 +36,7 @@ MDS
 MDS" "$(table)"
 same "and all one version" 1 "$(grep -c "^MDS version: PandoFS [0-9]" status)"
 same "JSON has the same" "clients mds_version mdsmap pools schema
-caps dirs dns inos name rank rate state
+caps dirs dns inos name rank rate state stays_for
 name state" "$(said '[" ".join(sorted(a))] + sorted({" ".join(sorted(row)) for row in a["mdsmap"]})' fs status)"
 same "the standbys are those of it" "$(sed '1,/^STANDBY MDS/d; /^MDS version/d; s/ //g' status | sort)" "$(standbys)"
 check "nobody may take over" ask fs set pandofs joinable false

@@ -17,6 +17,9 @@ use proto::storeio::{Backptr, Cut, DataOp};
 use proto::transact::{Left, TxnId, take_decided, take_left, take_reserved};
 use proto::{DecodeError, Ino, RankId, Reader};
 
+/// The linkage version of an inode that was just made.
+const FIRST: u64 = 1;
+
 /// Work for the data store that follows a transaction.
 pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;
 
@@ -290,7 +293,10 @@ fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
     note_end(view, ino);
     let never_stored = content_gone(view, ino, source);
     let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
-    if never_stored && !written && view.backptrs.remove(&ino).is_some() {
+    // The first place that it had: of one that came from another rank the store may have an older one.
+    let is_first = |(version, _): &(u64, _)| *version <= FIRST || stdx::mutant!("mds_came_unstored");
+    if never_stored && !written && view.backptrs.get(&ino).is_some_and(is_first) {
+        view.backptrs.remove(&ino);
         return;
     }
     view.backptrs.insert(ino, (version, None));

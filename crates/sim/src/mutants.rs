@@ -249,6 +249,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
     ),
     (
+        "mds_came_unstored",
+        "mds",
+        "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
+    ),
+    (
         "mds_end_forgotten",
         "mds",
         "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",

@@ -129,6 +129,25 @@ fn a_name_that_leads_to_another_directory_by_then_is_removed_with_that() {
     assert_eq!(s.c.names(third), ["g"]);
 }
 
+/// What broke: the rank that it was renamed to had stored nothing of it, and took it for one that nobody had. Its old rank had stored where
+/// it was, and that stayed.
+#[test]
+pub(super) fn where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_more() {
+    let mut c = Cluster::with_slots();
+    let (above, dir) = (c.dir_at(root(), 1), c.dir_at(root(), 1));
+    let names = c.names(root());
+    let name = names.into_iter().find(|name| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino));
+    let name = name.expect("a name");
+    c.checkpoint(0);
+    let backptr = key_bytes(StoreKey::Backptr { ino: dir.ino });
+    assert!(c.hold(0).store.contains_key(&backptr));
+    assert_eq!(c.rename((root(), &name), (above, "x")), Ok(Reply::Ok));
+    assert_eq!(c.call(1, Request::RmDir { parent: above, name: n("x") }), Ok(Reply::Ok));
+    c.pass(50);
+    (0..2).for_each(|rank| c.checkpoint(rank));
+    assert!(!c.hold(0).store.contains_key(&backptr));
+}
+
 /// Two that go at once to the same place, one of them with a name that comes there from elsewhere.
 #[test]
 fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
@@ -153,7 +172,8 @@ fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_content_that_ends_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 4] = [
+        ("mds_came_unstored", where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_more),
         ("mds_end_forgotten", an_empty_directory_goes_and_nothing_moves_for_it),
         ("mds_nowhere_before_durable", what_is_made_meanwhile_waits_and_finds_it_gone),
         ("mds_content_outlives_directory", an_empty_directory_goes_and_nothing_moves_for_it),
