@@ -74,6 +74,12 @@ impl Rank {
                 Waiting::Message { conn, message: ServerMsg::Welcome { .. } } => {
                     self.refuse(conn, Errno::ESHUTDOWN, "the rank is damaged", out);
                 }
+                Waiting::Message { conn, message: ServerMsg::NotMine { tid, .. } } => {
+                    out.push(Output::Send {
+                        conn,
+                        message: ServerMsg::Reply { tid, outcome: Err(Errno::EIO) },
+                    });
+                }
                 Waiting::Message { .. }
                 | Waiting::Batches { .. }
                 | Waiting::Inos { .. }

@@ -207,8 +207,8 @@ impl Many {
         if bounced.owners != owners {
             // Whoever did not have it may have it now. Not with every map: where ranks die and return all the time there is a new one
             // before that time is over, and nobody would ever hear that a file is gone.
-            let Bounced { seen_in, spent_ns, pause_ns, .. } = *bounced;
-            *bounced = Bounced { seen_in, spent_ns, pause_ns, ..fresh() };
+            let Bounced { seen_in, spent_ns, pause_ns, after, .. } = *bounced;
+            *bounced = Bounced { seen_in, spent_ns, pause_ns, after, ..fresh() };
         }
         if version < have && !stdx::mutant!("client_believes_who_is_behind") {
             return Next::Wait(None);

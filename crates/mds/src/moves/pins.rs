@@ -2,7 +2,7 @@
 //!
 //! Absent: how a wish is carried out (`moves.rs`); the xattr (`ops/pin.rs`).
 
-use super::Goal;
+use super::{Goal, Move};
 use crate::coordinator::{Dropped, Governing, Holder};
 use crate::op::OpId;
 use crate::output::{MapWish, Output};
@@ -218,10 +218,12 @@ impl Rank {
         out.extend(units.iter().filter_map(drop).map(Output::Wish));
     }
 
-    /// What is gone does not move. It was removed before the seal: behind that nothing of it is changed.
+    /// What is gone does not move. It was removed before the seal, or what was decided before that took it away while that was waited for:
+    /// once the journal says that it is sealed nothing of it is changed.
     fn stop_moves_of_purged(&mut self, out: &mut Outbox<Output>) {
         let gone = |unit: &Unit| self.moves.pins.purged.contains_key(unit);
-        if self.moves.current.as_ref().is_some_and(|one| gone(&one.unit) && one.phase.is_before_seal()) {
+        let may_stop = |one: &Move| one.phase.is_before_seal() || one.sealed_until.is_some();
+        if self.moves.current.as_ref().is_some_and(|one| gone(&one.unit) && may_stop(one)) {
             self.give_up_move("it was removed", out);
         }
     }

@@ -19,26 +19,36 @@ const FLUSHES: u8 = 3;
 /// Of so many it is remembered how long the next seal may be; one that is forgotten begins with the shortest.
 const BROKEN_MAX: usize = 1_024;
 
-/// How long the next seal of each may be, in nanoseconds: of what was sealed for too long.
+/// How long the next seal may be, in nanoseconds.
 #[derive(Debug, Default)]
-pub(super) struct Seals(BTreeMap<Moved, u64>);
+pub(super) struct Seals {
+    /// Of what was sealed for too long.
+    of: BTreeMap<Moved, u64>,
+    /// Of anything: what the last ones needed. How long the store takes is the rank's, and where many runs of slots leave it each would
+    /// learn that anew.
+    needed_ns: u64,
+}
 
 impl Seals {
     fn allows(&self, moved: Moved, shortest_ns: u64) -> u64 {
-        self.0.get(&moved).copied().unwrap_or(shortest_ns)
+        self.of.get(&moved).copied().unwrap_or(shortest_ns.max(self.needed_ns))
     }
 
-    /// The next one may be twice as long, up to a lease. False: this one was a lease long, and whoever asks for the next begins anew.
+    /// The next one may be twice as long, up to a lease. False: this one was a lease long.
     fn lengthen(&mut self, moved: Moved, was_ns: u64, lease_ns: u64) -> bool {
         if was_ns >= lease_ns {
-            self.0.remove(&moved);
             return false;
         }
-        if self.0.len() >= BROKEN_MAX && !self.0.contains_key(&moved) {
-            self.0.pop_first();
+        if self.of.len() >= BROKEN_MAX && !self.of.contains_key(&moved) {
+            self.of.pop_first();
         }
-        self.0.insert(moved, was_ns.saturating_mul(2).min(lease_ns));
+        self.of.insert(moved, was_ns.saturating_mul(2).min(lease_ns));
         true
+    }
+
+    /// It has moved. Each time less is remembered of what was needed.
+    fn end(&mut self, moved: Moved) {
+        self.needed_ns = self.of.remove(&moved).unwrap_or(self.needed_ns / 2);
     }
 }
 
@@ -52,17 +62,20 @@ impl Move {
 impl Moves {
     /// It has moved.
     pub(super) fn seals_end(&mut self, moved: Moved) {
-        self.seals.0.remove(&moved);
+        self.seals.end(moved);
     }
 }
 
 impl Rank {
     /// From here on nobody is served there, if not much has to be stored first: the seal ends with a checkpoint of the whole rank.
     pub(super) fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
-        let (limits, now) = (self.view.config.limits, self.view.now.mono);
+        let (limits, now, lease_ns) =
+            (self.view.config.limits, self.view.now.mono, self.view.config.lease_ns);
         let is_dirty =
             self.view.cache.dirty() > limits.move_dirty && !stdx::mutant!("mds_seals_however_dirty");
-        if let Some(one) = self.moves.current.as_mut().filter(|one| is_dirty && one.flushes < FLUSHES) {
+        // As long as a checkpoint takes, the next one finds as much again: the move is not to be over before it has begun.
+        let has_time = |one: &Move| one.until.since(now) > lease_ns && one.flushes < FLUSHES;
+        if let Some(one) = self.moves.current.as_mut().filter(|one| is_dirty && has_time(one)) {
             one.flushes += 1;
             // Some of them may be gone then.
             one.found = Found::default();
@@ -90,5 +103,27 @@ impl Rank {
         if again {
             self.moves.queue.push_back(Wanted { part, unit, goal, ops });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::whole;
+
+    /// Found by review: where a hundred runs of slots leave a rank whose store is slow, each was given up several times.
+    #[test]
+    fn what_the_last_seal_needed_the_next_one_may_take() {
+        let moved = |slot| Moved { unit: whole(Ino::NONE), slot };
+        let (one, two, mut seals) = (moved(1), moved(33), Seals::default());
+        assert_eq!(seals.allows(one, 100), 100);
+        assert!(seals.lengthen(one, 100, 1_000) && seals.lengthen(one, 200, 1_000));
+        assert_eq!((seals.allows(one, 100), seals.allows(two, 100)), (400, 100));
+        seals.end(one);
+        assert_eq!(seals.allows(two, 100), 400);
+        seals.end(two);
+        seals.end(one);
+        assert_eq!(seals.allows(two, 150), 150, "less of it each time");
+        assert!(!seals.lengthen(one, 1_000, 1_000), "a lease is the most");
     }
 }

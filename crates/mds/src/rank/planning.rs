@@ -37,9 +37,20 @@ fn is_hasty(request: &Request, part: &Part) -> bool {
     renames && matches!(part, Part::Name { .. })
 }
 
+/// The inode that a client names itself. What gives something back ends in its books only when all have said that they have not got it.
+fn named_by(op: &Op) -> Ino {
+    let gives_back = matches!(
+        op.request,
+        Request::Release { .. } | Request::ReleaseLocks { .. } | Request::SetLock { .. }
+    );
+    let named = op.request.subject().filter(|_| op.of_rank.is_none() && !gives_back);
+    named.map_or(Ino::NONE, |(node, _)| node.ino)
+}
+
 impl Rank {
     /// Plans an operation and does what planning came to.
     pub(crate) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
+        self.view.named = named_by(op);
         // It may have come before its session had a place.
         if op.place.is_none()
             && !gives_back_itself(&op.request)
@@ -139,10 +150,6 @@ impl Rank {
     fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
         self.view.resolved = NONE;
-        self.view.named = match op.request.subject() {
-            Some((node, _)) if op.of_rank.is_none() => node.ino,
-            Some(_) | None => Ino::NONE,
-        };
         // The plan before may have come to a sync.
         self.view.txn.forget_way();
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);

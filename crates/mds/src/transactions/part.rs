@@ -474,8 +474,10 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             }
         }
         Change::Vacate { .. } if stdx::mutant!("mds_content_outlives_directory") => {}
-        // Nobody ever changed anything in it.
-        Change::Vacate { dir } if view.has_no_header(*dir) => {}
+        // Nobody ever changed anything in it. The map may have an entry for it.
+        Change::Vacate { dir } if view.has_no_header(*dir) => {
+            Mutation::DelContent { dir: *dir }.encode(&mut view.txn.muts);
+        }
         Change::Vacate { dir } => {
             let slot = content(view, *dir, NameHash(0))?;
             // A replay may know nothing else of it.

@@ -148,6 +148,58 @@ pub(super) fn where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_mo
     assert!(!c.hold(0).store.contains_key(&backptr));
 }
 
+/// Found by review: its rank died between its vote and the decision, and knew nothing of it any more but that the store has no header. Its
+/// entry stayed in the map.
+#[test]
+fn one_that_nobody_ever_used_leaves_no_entry_whoever_dies() {
+    for dies in [0, 1] {
+        for things in 0..40 {
+            let mut c = Cluster::with_slots();
+            let dir = c.dir_at(root(), 1);
+            assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+            let names = c.names(root());
+            let is_it =
+                |c: &mut Cluster, name: &str| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino);
+            let name = names.into_iter().find(|name| is_it(&mut c, name)).expect("a name");
+            c.greet(0, Peer::Trusted, Bits::NONE);
+            let session = c.worlds[0].sessions[&REMOTE];
+            c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+            let tid = c.hold(0).start(REMOTE, Cred::ROOT, rmdir(&name));
+            let more = (0..things).all(|_| c.one_thing());
+            c.crash(dies);
+            c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+            (0..2).for_each(|rank| c.hold(rank).sync());
+            c.settle();
+            if dies == 0 {
+                c.come_back(0, session);
+                c.hold(0).retry(REMOTE, tid, Cred::ROOT, rmdir(&name));
+            }
+            assert_eq!(c.wait(0, REMOTE, tid), Answered::Outcome(Ok(Reply::Ok)));
+            c.pass(50);
+            c.assert_resolved();
+            assert_eq!(c.owner(dir), None, "rank {dies} dies after {things}");
+            if !more {
+                break;
+            }
+        }
+    }
+}
+
+/// Found by review: what was to say that nobody has it waited for the disk, and was dropped when that failed.
+#[test]
+fn who_asks_for_what_is_nowhere_hears_of_a_failed_disk() {
+    let mut c = Cluster::new();
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.worlds[0].auto_durable = false;
+    c.start(0, EMBEDDED, Request::MkDir { parent: root(), name: n("new"), new: mode(0o755) });
+    let unknown = NodeRef::bare(Ino(Ino::ROOT.0 + 70_000));
+    let tid = c.start(0, REMOTE, Request::GetAttr { node: unknown });
+    c.pass(20);
+    assert_eq!(c.take_answer(0, REMOTE, tid), None, "the disk may bring it back");
+    c.inject(0, Input::JournalFailed(StoreError::Poisoned));
+    assert_eq!(c.wait(0, REMOTE, tid), Answered::Outcome(Err(Errno::EIO)));
+}
+
 /// Two that go at once to the same place, one of them with a name that comes there from elsewhere.
 #[test]
 fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
