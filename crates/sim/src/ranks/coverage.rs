@@ -145,7 +145,9 @@ const EAGER: &[&str] = &[
 fn is_rare(cell: (&str, &str)) -> bool {
     match cell {
         ("rename of a directory", strike) => strike != "map",
-        ("rename of a file" | "replace" | "exchange", strike) => !matches!(strike, "seal" | "map"),
+        ("rename of a file" | "replace" | "exchange" | "rmdir, content elsewhere", strike) => {
+            !matches!(strike, "seal" | "map")
+        }
         ("unlink of a linked file", "evicted") | ("rmdir, units", "part hangs") => true,
         _ => false,
     }
