@@ -636,7 +636,14 @@ impl Rank {
     fn announce(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
         let to = self.moves.current.as_ref()?.to?;
         let Some(governing) = self.governing_part(part, false) else {
-            return self.no_move("its place is not cached", out);
+            // The checkpoint left nothing of a spread directory in use here, and with that what the unit's number means. Who waits for
+            // the move looks for it again, and then the store has nothing to hear of.
+            let forgotten = unit.frag != Frag::WHOLE && self.view.cache.find_dir(unit.dir).is_none();
+            let ops =
+                if forgotten { std::mem::take(&mut self.moves.current.as_mut()?.ops) } else { Vec::new() };
+            self.give_up_move("its place is not cached", out);
+            self.look_again(ops);
+            return None;
         };
         if self.moves.carves.is_asked() {
             return None;
