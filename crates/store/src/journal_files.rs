@@ -15,6 +15,7 @@
 mod header;
 mod recover;
 mod spares;
+mod stream;
 mod tail;
 
 pub use header::{HEADER_BYTES, SegmentHeader};

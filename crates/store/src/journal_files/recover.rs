@@ -9,15 +9,12 @@
 
 use super::header::{HEADER_BYTES, Segment, SegmentHeader};
 use super::spares::Spare;
+use super::stream::{Behind, Stream};
 use super::{JournalFiles, State};
 use crate::disk::{Disk, DiskFile};
 use proto::codec::DecodeError;
 use proto::ids::Position;
-use proto::journal::{ENTRY_HEADER_BYTES, Entry, Payload, read_entry};
 use proto::storeio::StoreError;
-
-/// Bytes handed to the reader at once, unless one entry is longer.
-const PIECE_BYTES: usize = 1 << 20;
 
 impl<D: Disk> JournalFiles<D> {
     /// Lists the folder: live segments with their headers checked, spares, leftovers.
@@ -164,39 +161,23 @@ impl<D: Disk> JournalFiles<D> {
         later: &[Segment],
         take: &mut dyn FnMut(Position, &[u8]),
     ) -> Result<Position, StoreError> {
-        let bytes = self.read_stream(segment, from, stated)?;
-        let (mut at, mut piece) = (0, 0);
-        let mut problem = None;
-        while at < bytes.len() {
-            match read_entry(&bytes[at..], Position(from.0 + at as u64)) {
-                Ok(entry) => at += entry.len,
-                Err(error) => {
-                    problem = Some(error);
-                    break;
-                }
-            }
-            if at - piece >= PIECE_BYTES {
-                take(Position(from.0 + piece as u64), &bytes[piece..at]);
-                piece = at;
-            }
-        }
-        let end = Position(from.0 + at as u64);
+        let mut stream = self.stream(segment, from, stated)?;
+        let problem = stream.entries(take)?;
+        let end = stream.position();
         if let Some(stated) = stated {
             if end != stated {
-                let error = problem.unwrap_or(DecodeError::Truncated { need: at + 1, have: at });
-                return Err(self.damage(segment, end, &bytes[at..], later, &error));
+                let (need, have) = ((stated.0 - from.0) as usize, (end.0 - from.0) as usize);
+                let error = problem.unwrap_or(DecodeError::Truncated { need, have });
+                return Err(self.damage(segment, end, &stream.scan()?, later, &error));
             }
         } else if let Some(error) = problem {
-            let marked = scan(&bytes[at..], end).mark;
-            if marked.is_some_and(|mark| mark > end) && !stdx::mutant!("journal_damage_is_tail") {
-                return Err(self.damage(segment, end, &bytes[at..], later, &error));
+            let behind = stream.scan()?;
+            if behind.mark.is_some_and(|mark| mark > end) && !stdx::mutant!("journal_damage_is_tail") {
+                return Err(self.damage(segment, end, &behind, later, &error));
             }
-            if at == 0 {
+            if end == from {
                 self.check_boundary(segment, from)?;
             }
-        }
-        if at > piece {
-            take(Position(from.0 + piece as u64), &bytes[piece..at]);
         }
         Ok(end)
     }
@@ -204,35 +185,29 @@ impl<D: Disk> JournalFiles<D> {
     /// Nothing is readable at `from`: fine if the segment's entries lead exactly there, otherwise what
     /// a checkpoint relied on is gone.
     fn check_boundary(&self, segment: &Segment, from: Position) -> Result<(), StoreError> {
-        let start = segment.header.start;
-        let bytes = self.read_stream(segment, start, Some(from))?;
-        let mut at = 0;
-        while let Ok(entry) = read_entry(&bytes[at..], Position(start.0 + at as u64)) {
-            at += entry.len;
-        }
-        if start.0 + at as u64 == from.0 {
+        let mut stream = self.stream(segment, segment.header.start, Some(from))?;
+        stream.entries(&mut |_, _| {})?;
+        let end = stream.position();
+        if end == from {
             return Ok(());
         }
         let what = format!("the journal ends before position {}", from.0);
-        Err(bad(&self.path(&segment.name), HEADER_BYTES + at as u64, &what))
+        Err(bad(&self.path(&segment.name), segment.offset_of(end), &what))
     }
 
     /// The stream's bytes from `from` to the segment's stated end, or all there are.
-    fn read_stream(
+    fn stream(
         &self,
         segment: &Segment,
         from: Position,
         stated: Option<Position>,
-    ) -> Result<Vec<u8>, StoreError> {
+    ) -> Result<Stream<D::File>, StoreError> {
         let path = self.path(&segment.name);
         let file = self.disk.open(&path)?.ok_or_else(|| bad(&path, 0, "segment is missing"))?;
         let offset = segment.offset_of(from);
         let there = file.size()?.saturating_sub(offset);
         let wanted = stated.map_or(there, |end| there.min(end.0.saturating_sub(from.0)));
-        let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(0)];
-        let count = file.read_at(&mut bytes, offset)?;
-        bytes.truncate(count);
-        Ok(bytes)
+        Ok(Stream::new(file, from, offset, wanted))
     }
 
     /// The error for a bad entry at `position`: it and every operation behind it are unreadable.
@@ -240,54 +215,21 @@ impl<D: Disk> JournalFiles<D> {
         &self,
         segment: &Segment,
         position: Position,
-        rest: &[u8],
+        behind: &Behind,
         later: &[Segment],
         error: &DecodeError,
     ) -> StoreError {
-        let mut lost = 1 + scan(rest, position).operations;
+        let mut lost = 1 + behind.operations;
         for (index, segment) in later.iter().enumerate() {
             let stated = later.get(index + 1).map(|next| next.header.predecessor_end);
             // Files that cannot be read only make the count smaller.
-            if let Ok(bytes) = self.read_stream(segment, segment.header.start, stated) {
-                lost += scan(&bytes, segment.header.start).operations;
-            }
+            let stream = self.stream(segment, segment.header.start, stated);
+            lost += stream.and_then(|mut stream| stream.scan()).map_or(0, |behind| behind.operations);
         }
         let operations = if lost == 1 { "operation" } else { "operations" };
         let what = format!("{error} ({lost} {operations} after seq {} unreadable)", position.0);
         bad(&self.path(&segment.name), segment.offset_of(position), &what)
     }
-}
-
-struct Behind {
-    /// The highest durable mark of any valid entry.
-    mark: Option<Position>,
-    operations: u64,
-}
-
-/// Valid entries anywhere in `bytes`, the stream from `position` on, behind a bad one.
-fn scan(bytes: &[u8], position: Position) -> Behind {
-    let mut behind = Behind { mark: None, operations: 0 };
-    let mut at = 0;
-    while at + ENTRY_HEADER_BYTES <= bytes.len() {
-        let Some(entry) = entry_at(bytes, at, position) else {
-            at += 1;
-            continue;
-        };
-        behind.mark = behind.mark.max(Some(entry.mark));
-        behind.operations += u64::from(matches!(entry.payload, Payload::Transaction { .. }));
-        at += entry.len;
-    }
-    behind
-}
-
-/// The entry at `at`, if there is one. The position it states is compared first: this runs on every
-/// byte of a recycled segment at each start.
-fn entry_at(bytes: &[u8], at: usize, position: Position) -> Option<Entry<'_>> {
-    let here = Position(position.0 + at as u64);
-    if bytes[at + 8..].first_chunk::<8>() != Some(&here.0.to_le_bytes()) {
-        return None;
-    }
-    read_entry(&bytes[at..], here).ok()
 }
 
 fn bad(path: &str, offset: u64, what: &str) -> StoreError {
