@@ -177,7 +177,7 @@ impl RankConfig {
                 recall_caps: 1_024,
                 forget: 256,
                 move_slice: 1_024,
-                move_dirty: 4_096,
+                move_dirty: 256,
                 delegated_per_session: 1_024,
                 spread_names: 16_384,
                 hot_names: 8,

@@ -182,6 +182,8 @@ struct Move {
     until: Mono,
     /// Sealed until then at most; none: not sealed, or the journal says that it is.
     sealed_until: Option<Mono>,
+    /// Since when nobody is served there.
+    sealed_at: Option<Mono>,
     /// How often it stored once more what became dirty before it was sealed.
     flushes: u8,
     ops: Vec<OpId>,
@@ -463,6 +465,7 @@ impl Rank {
                 phase,
                 until,
                 sealed_until: None,
+                sealed_at: None,
                 flushes: 0,
                 ops,
                 found: Found::default(),
@@ -794,6 +797,7 @@ impl Rank {
         let switched = self.moves.current.as_ref().is_some_and(|one| one.phase == Phase::Switch);
         if done && switched {
             self.hand_over_holders(out);
+            self.say_moved(out);
         }
         let Some(one) = self.moves.current.take() else { return };
         let (unit, was_announced) = (one.unit, one.id.is_some());

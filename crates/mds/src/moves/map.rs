@@ -199,7 +199,7 @@ impl Rank {
 }
 
 /// What moves, for people.
-fn words(part: Part) -> String {
+pub(super) fn words(part: Part) -> String {
     match part {
         Part::Of(dir) => format!("directory {:#x}", dir.0),
         Part::Slots { first, count } => format!("run of {count} slots from {first}"),

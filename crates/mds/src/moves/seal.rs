@@ -4,8 +4,9 @@
 
 use super::below::InUse;
 use super::holders::Found;
+use super::map::words;
 use super::{Goal, Move, Moves, Phase, Wanted};
-use crate::output::Output;
+use crate::output::{Level, Output};
 use crate::rank::Rank;
 use crate::territory::Part;
 use proto::Ino;
@@ -82,11 +83,22 @@ impl Rank {
             return Phase::PreFlush { until: self.next_checkpoint() };
         }
         self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))), of);
+        if let Some(one) = &mut self.moves.current {
+            one.sealed_at = Some(now);
+        }
         let seals = &self.moves.seals;
         if let Some(one) = self.moves.current.as_mut().filter(|_| !stdx::mutant!("mds_seal_unbounded")) {
             one.sealed_until = Some(now.after(seals.allows(one.moved(), self.view.config.seal_ns)));
         }
         Phase::Drain(InUse::FIRST)
+    }
+
+    /// Where it is now, and for how long nobody was served there.
+    pub(super) fn say_moved(&self, out: &mut Outbox<Output>) {
+        let Some(Move { part, to: Some(to), sealed_at: Some(at), .. }) = &self.moves.current else { return };
+        let sealed_us = self.view.now.mono.since(*at) / 1_000;
+        let text = format!("{} has moved to rank {}: sealed for {sealed_us} us", words(*part), to.0);
+        out.push(Output::Note { level: Level::Info, text });
     }
 
     /// It was sealed for too long: everything there is served again, and it is tried once more, and later sealed for longer. A move

@@ -117,10 +117,11 @@ impl Book {
         if let Some(intent) = self.intents.get_mut(&op) {
             intent.waits += waits;
             for need in needs {
-                if !intent.inos.contains(&need.ino) {
+                // Few wait for one inode; a move waits for thousands of them.
+                let ops = self.withheld.entry(need.ino).or_default();
+                if !ops.iter().any(|(waits, _)| *waits == op) {
                     intent.inos.push(need.ino);
-                    let but = if need.own { SessionId(0) } else { session };
-                    self.withheld.entry(need.ino).or_default().push((op, but));
+                    ops.push((op, if need.own { SessionId(0) } else { session }));
                 }
             }
         }

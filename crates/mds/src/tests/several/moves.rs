@@ -28,6 +28,8 @@ fn what_moves_is_as_it_was() {
     let shown = |attr: Attr| (attr.size, attr.nlink, attr.mtime);
     let before = (c.stat(file), c.stat(sub), shown(c.stat(dir)));
     assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let moved = format!("directory {:#x} has moved to rank 1: sealed for ", dir.ino.0);
+    assert!(c.worlds[0].notes.iter().any(|note| note.starts_with(&moved)), "{:?}", c.worlds[0].notes);
     assert_eq!((c.stat(file), c.stat(sub), shown(c.stat(dir))), before);
     assert_eq!(c.ask(0, Request::GetAttr { node: file }), NOT_MINE(1));
     assert_eq!(read(&mut c, file), b"content");
