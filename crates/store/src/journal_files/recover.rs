@@ -166,7 +166,7 @@ impl<D: Disk> JournalFiles<D> {
         let end = stream.position();
         if let Some(stated) = stated {
             if end != stated {
-                let (need, have) = ((stated.0 - from.0) as usize, (end.0 - from.0) as usize);
+                let (need, have) = (stated.0.saturating_sub(from.0) as usize, (end.0 - from.0) as usize);
                 let error = problem.unwrap_or(DecodeError::Truncated { need, have });
                 return Err(self.damage(segment, end, &stream.scan()?, later, &error));
             }

@@ -1,5 +1,6 @@
 //! The journal on the simulated disk: crashes, flipped bits, full disks, and the limits of a torn tail.
 
+use super::header::SegmentHeader;
 use super::*;
 use crate::disk_sim::{DiskFault, SimDisk};
 use proto::codec::Writer;
@@ -280,6 +281,28 @@ fn bytes_past_a_stated_end_are_never_read() {
     assert!(life.disk.flip("journal/00000001", (4096 + at.0 + 60) * 8));
     let (_, bytes) = open(&life.disk, 3).and_then(|j| read_all(&j, Position(0))).expect("reads");
     assert_eq!(bytes, [first, other].concat());
+}
+
+/// Found by review: the length that was missing was counted below zero.
+#[test]
+fn segments_out_of_order_are_damage() {
+    let mut life = Life::new(5);
+    let journal = life.recover();
+    let first = one(Position(0), Position(0), 600);
+    journal.append(Position(0), &first).expect("appended");
+    journal.sync().expect("synced");
+    for (sequence, start) in [(2, Position(first.len() as u64)), (3, Position(100))] {
+        let (rank, incarnation) = (RankId(0), Incarnation(1));
+        let header = SegmentHeader { rank, incarnation, sequence, start, predecessor_end: start };
+        let file = life.disk.create(&format!("journal/{}", header.file_name())).expect("made");
+        file.write_at(&header.encode(), 0).expect("written");
+        file.sync_data().expect("synced");
+    }
+    let error = open(&life.disk, 2).and_then(|journal| read_all(&journal, Position(0))).expect_err("damage");
+    assert!(
+        matches!(&error, StoreError::Damaged { at, .. } if at.starts_with("journal/0000000")),
+        "{error:?}"
+    );
 }
 
 #[test]
