@@ -34,7 +34,7 @@ pub(super) struct Seat {
 impl Seat {
     /// The only one, as far as anybody knows.
     pub(super) const FIRST: Self = Self {
-        at: At { rank: RankId(0), join: false, token: JoinToken([0; 16]), map_version: 0 },
+        at: At { rank: RankId(0), join: false, token: JoinToken([0; 16]), map_version: 0, limit: Ino::NONE },
         links: true,
         alone: true,
     };

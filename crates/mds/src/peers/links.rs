@@ -89,6 +89,7 @@ impl Rank {
         let odd = match (&known.peer, known.session) {
             (_, Some(_)) => Some("this connection has a session already"),
             (Peer::Embedded | Peer::User(_), None) => Some("only a peer that may act for anyone is a rank"),
+            (Peer::Trusted, None) if known.limit != Ino::NONE => Some("what is limited is no rank"),
             (Peer::Trusted, None) if protocol != PROTOCOL => Some("the protocol is not spoken here"),
             (Peer::Trusted, None) if to != self.view.config.rank || from == to => Some("it is not meant"),
             (Peer::Trusted, None) => None,
