@@ -737,6 +737,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_outside_takes_back", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_renamed_unheard", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_open_grants_outside", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    (
+        "client_limited_performs",
+        "client",
+        "machine::tests::rewrite::a_limited_client_that_performs_is_caught",
+    ),
     // Nobody in a simulated world acts on what is asked of late.
     ("mds_heat_stays", "mds", "heat::tests::a_heat_that_stays_is_caught"),
     // What its world of coordinators never asks for.
