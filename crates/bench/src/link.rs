@@ -86,7 +86,7 @@ impl Link {
     /// # Errors
     /// As `open`.
     pub fn join(&self, connector: &dyn Connector, rank: RankId) -> Result<Self> {
-        let at = At { rank, join: true, token: self.token, map_version: 0 };
+        let at = At { rank, join: true, token: self.token, ..At::default() };
         Self::hello(connector, self.session, self.wants, at)
     }
 

@@ -217,6 +217,9 @@ pub struct Serve {
     /// Where to listen, besides DIR/pando.sock
     #[arg(long, value_name = "unix:PATH|HOST:PORT")]
     pub listen: Vec<String>,
+    /// An address as of `--listen` for mounts of the directory PATH of the file system: all else is refused there
+    #[arg(long, value_name = "PATH=ADDRESS")]
+    pub limited: Vec<String>,
     /// Listen on TCP without TLS: only on a trusted network
     #[arg(long)]
     pub insecure: bool,

@@ -345,7 +345,7 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
     }
 }
 
-fn explain_listen(error: &ListenError) -> Problem {
+pub fn explain_listen(error: &ListenError) -> Problem {
     match error {
         ListenError::Insecure { at } => insecure(at),
         other => Problem::new(Exit::Failed, chain(other)),

@@ -2,6 +2,7 @@
 //!
 //! Absent: mount options; the edges translate them.
 
+use proto::Ino;
 use proto::caps::Bits;
 use proto::message::ClientInfo;
 use stdx::time::{MS, SECOND};
@@ -19,6 +20,8 @@ pub struct ClientConfig {
     /// After an eviction go on in a new session (`recover_session=clean`): locks are lost and said to
     /// be. Otherwise the client ends (`recover_session=no`).
     pub recover_clean: bool,
+    /// The directory to which each of its sessions is to be limited; `Ino::NONE`: to none.
+    pub limit: Ino,
     pub limits: Limits,
 }
 

@@ -170,6 +170,7 @@ impl Client {
     /// A client that has no connection yet.
     #[must_use]
     pub const fn new(config: ClientConfig) -> Self {
+        let seat = Seat::limited(config.limit);
         Self {
             config,
             link: Link::Down,
@@ -180,7 +181,7 @@ impl Client {
             queue: VecDeque::new(),
             held: Held::new(),
             session: SessionId(0),
-            seat: Seat::FIRST,
+            seat,
             root: Ino::ROOT,
             incarnation: Incarnation(0),
             damaged: false,

@@ -148,6 +148,10 @@ impl Rank {
         if matches!(op.request, Request::SetAttr { .. } | Request::Link { .. }) {
             return Grants::None;
         }
+        // Who takes it back would say where it is.
+        if op.by_open {
+            return Grants::None;
+        }
         let Some(session) = self.sessions.map.get(&op.session) else { return Grants::None };
         if !session.settled || session.place != op.place {
             return Grants::None;

@@ -46,9 +46,10 @@ pub(crate) struct Committed {
 }
 
 /// Whether a session is answered early at all: it may act for anyone, so that what it presents again needs no check of
-/// permissions, and it wants to.
+/// permissions, and it wants to; and all is inside that it may ask for: what it presents again is not looked at anew.
 pub(crate) const fn is_eager(session: &Session) -> bool {
-    session.wants.has(Bits::DX) && !session.embedded && session.check.is_none()
+    let unlimited = session.limit.0 == Ino::NONE.0;
+    session.wants.has(Bits::DX) && !session.embedded && session.check.is_none() && unlimited
 }
 
 impl Rank {

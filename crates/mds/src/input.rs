@@ -52,6 +52,12 @@ pub enum Input {
         conn: ConnId,
         peer: Peer,
     },
+    /// Whoever greets on that connection is limited to that directory, `Ino::NONE` or the root: to nothing. Behind `Connected`, and before
+    /// anything is said on it.
+    Limit {
+        conn: ConnId,
+        dir: Ino,
+    },
     Disconnected {
         conn: ConnId,
     },

@@ -31,6 +31,7 @@ pub mod input;
 mod journal;
 mod leave;
 mod lent;
+mod limits;
 mod load;
 mod locks;
 mod meter;

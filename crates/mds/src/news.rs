@@ -79,8 +79,9 @@ impl Rank {
             return;
         };
         let have = std::mem::replace(&mut session.map_version, version);
-        // Whoever may act for only one user could choose names that all have one hash.
-        let may_know = session.is_clients() && session.check.is_none() && !stdx::mutant!("mds_seed_not_told");
+        // Whoever may act for only one user, or in one directory, could choose names that all have one hash.
+        let held = session.check.is_some() || session.limit != Ino::NONE;
+        let may_know = session.is_clients() && !held && !stdx::mutant!("mds_seed_not_told");
         if may_know && !session.seed_told && !self.view.territory.is_only() {
             session.seed_told = true;
             let (generation, seed) = (self.view.config.fs_epoch, self.view.config.hash_seed);

@@ -77,6 +77,12 @@ pub(crate) struct Op {
     pub place: Option<u16>,
     /// The rank checks permissions.
     pub check: bool,
+    /// The directory that its session is limited to; `Ino::NONE`: it is not.
+    pub limit: Ino,
+    /// All that it names was inside once: what it needs of others may be taken back.
+    pub inside: bool,
+    /// What it names is outside, and open: nothing is granted of that.
+    pub by_open: bool,
     pub cred: Cred,
     pub request: Request,
     /// What its caller was told already.
@@ -124,6 +130,9 @@ impl Op {
             of_rank: None,
             place: None,
             check: false,
+            limit: Ino::NONE,
+            inside: false,
+            by_open: false,
             cred,
             request,
             told: None,

@@ -361,7 +361,12 @@ impl Machine for Rank {
             Input::ReplayEnd { end, former } => self.replay_end(now, (end, former), out),
             Input::ReplayFailed(error) => self.damage(error.to_string(), out),
             Input::Connected { conn, peer } => {
-                self.sessions.conns.insert(conn, Conn { peer, session: None });
+                self.sessions.conns.insert(conn, Conn { peer, limit: Ino::NONE, session: None });
+            }
+            Input::Limit { conn, dir } => {
+                if let Some(conn) = self.sessions.conns.get_mut(&conn) {
+                    conn.limit = dir;
+                }
             }
             Input::Disconnected { conn } => self.disconnected(now, conn, out),
             Input::Message { conn, message } => self.message(now, conn, message, out),

@@ -84,11 +84,11 @@ impl Rank {
         }
     }
 
-    /// A new map: replicas go unless it says of their place that it is another's. Elsewhere the place may be this rank's by now, and
-    /// then it reads it for itself.
+    /// A new map: replicas go unless it says of their place that it is the rank's that told them. Elsewhere the place may be this rank's by
+    /// now, and then it reads it for itself; another one may not know, if the one that told lost its book before it gave the place away.
     pub(crate) fn replicas_by_map(&mut self) {
-        let inos: Vec<Ino> = self.peers.replicas.keys().copied().collect();
-        for ino in inos {
+        let replicas: Vec<(Ino, RankId)> = self.peers.replicas.iter().map(|(ino, of)| (*ino, *of)).collect();
+        for (ino, told) in replicas {
             let Some(slot) = self.view.cache.by_ino(ino) else {
                 // Forgotten: it was in nobody's way.
                 self.peers.replicas.remove(&ino);
@@ -96,7 +96,7 @@ impl Rank {
             };
             let dir = self.view.cache.node(slot).dir;
             let parent = self.view.cache.dir(dir).ino;
-            if !matches!(self.view.of_itself(parent), Some(Side::Other(_))) {
+            if self.view.of_itself(parent) != Some(Side::Other(Some(told))) {
                 self.drop_replica(ino);
             }
         }

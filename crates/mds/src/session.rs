@@ -55,7 +55,9 @@ pub(crate) struct Session {
     /// It was told the seed of name hashes.
     pub seed_told: bool,
     pub check: Option<proto::Cred>,
-    /// `uid=N HOST:MOUNT pid P`; of a long place the beginning and three dots.
+    /// The directory that it is limited to; `Ino::NONE`: it is not.
+    pub limit: Ino,
+    /// `uid=N [in=0xINO ]HOST:MOUNT pid P`; of a long place the beginning and three dots.
     pub client: Box<[u8]>,
     /// The user in it; none: it says none.
     pub uid: Option<u32>,
@@ -122,6 +124,8 @@ pub(crate) struct InoRange {
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub peer: Peer,
+    /// The directory to which the server limits whoever greets on it; `Ino::NONE`: it does not.
+    pub limit: Ino,
     pub session: Option<SessionId>,
 }
 
@@ -175,8 +179,9 @@ impl Sessions {
     pub(crate) fn replay_session(&mut self, id: SessionId, open: bool, client: &[u8], source: Source) {
         match (open, source) {
             (true, Source::Replay) => {
-                let uid = greeting::uid_of(client);
-                let session = Session { client: client.into(), uid, absent: true, ..Default::default() };
+                let (uid, limit) = (greeting::uid_of(client), greeting::limit_of(client));
+                let session =
+                    Session { client: client.into(), uid, limit, absent: true, ..Default::default() };
                 self.insert(id, session);
             }
             (true, Source::Live) => {}
@@ -197,6 +202,7 @@ impl Sessions {
             .collect();
         let session = Session {
             uid: greeting::uid_of(&record.client),
+            limit: greeting::limit_of(&record.client),
             client: record.client,
             floor: record.floor,
             journaled_floor: record.floor,

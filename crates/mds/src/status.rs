@@ -22,8 +22,10 @@ const PATH_BYTES: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStatus {
     pub id: SessionId,
-    /// `uid=N HOST:MOUNT pid P`.
+    /// `uid=N [in=0xINO ]HOST:MOUNT pid P`.
     pub client: String,
+    /// The directory that it is limited to.
+    pub limit: Option<Ino>,
     pub embedded: bool,
     pub connected: bool,
     pub traffic: TrafficStatus,
@@ -336,6 +338,7 @@ impl Rank {
         let describe = |(id, s): (&SessionId, &Session)| SessionStatus {
             id: *id,
             client: String::from_utf8_lossy(&s.client).into_owned(),
+            limit: Some(s.limit).filter(|limit| *limit != Ino::NONE),
             embedded: s.embedded,
             connected: s.conn.is_some(),
             traffic: s.traffic.status(now),

@@ -76,6 +76,7 @@ impl Mount {
             wants: settings.wants,
             retry: !connector.ends_with_rank(),
             recover_clean: settings.recover_clean,
+            limit: settings.limit,
             limits: settings.limits.clone(),
         };
         let clock = Clock::new();

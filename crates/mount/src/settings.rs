@@ -3,6 +3,7 @@
 //! Absent: mount options and their names; the command line has them.
 
 use client::Limits;
+use proto::Ino;
 use proto::caps::Bits;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Settings {
     /// of others wait for this client, so not long.
     pub backoff: (Duration, Duration),
     pub limits: Limits,
+    /// The directory to which the session is limited: the server refuses it all else; `Ino::NONE`: it is not.
+    pub limit: Ino,
     /// What is kept of answers, by whoever sets `Mount::on_caps`; with `Bits::DX` changes are answered before they are durable,
     /// and directories may be delegated to the session. Nothing: the rank grants nothing, and recalls nothing.
     pub wants: Bits,
@@ -32,6 +35,7 @@ impl Default for Settings {
             close_timeout: Duration::from_secs(10),
             backoff: (Duration::from_millis(20), Duration::from_millis(250)),
             limits: Limits::default(),
+            limit: Ino::NONE,
             wants: Bits::NONE,
         }
     }

@@ -103,6 +103,8 @@ pub struct At {
     pub token: JoinToken,
     /// Of the cluster map that it has; 0: none.
     pub map_version: u64,
+    /// The directory to which it limits itself; `Ino::NONE`: it does not.
+    pub limit: Ino,
 }
 
 /// What a caller was told of a `Performed` request.
@@ -271,7 +273,7 @@ impl ClientMsg {
                     w.u16(wants.0).u32(info.caps_max);
                 }
                 if *protocol >= 3 {
-                    w.u16(at.rank.0).bool(at.join).raw(&at.token.0).u64(at.map_version);
+                    w.u16(at.rank.0).bool(at.join).raw(&at.token.0).u64(at.map_version).u64(at.limit.0);
                 }
             }
             Self::Request { tid, floor, cred, request } => {
@@ -354,6 +356,7 @@ impl ClientMsg {
                         join: r.bool()?,
                         token: JoinToken::decode(&mut r)?,
                         map_version: r.u64()?,
+                        limit: Ino(r.u64()?),
                     },
                     false => At::default(),
                 };

@@ -26,6 +26,6 @@ pub use alarm::Alarm;
 pub use clock::Clock;
 pub use config::Config;
 pub use connect::{SocketConnector, within_process};
-pub use listen::{Acceptor, Clients, Door, Guest, ListenError, Listener, Meant};
+pub use listen::{Acceptor, Clients, Door, Guest, ListenError, Listener, Meant, Origin};
 pub use log::{Log, LogLevel};
 pub use peer::SocketPeer;

@@ -19,6 +19,7 @@ use crate::peer::SocketPeer;
 use crate::port::{Port, PortError, Sink};
 use guest::Visit;
 use mio::{Events, Poll, Token, Waker};
+use proto::Ino;
 use seats::Seats;
 use sockets::Acceptable;
 use std::collections::BTreeMap;
@@ -33,13 +34,21 @@ const WAKE: Token = Token(0);
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Who is at the other end of a connection, and where it came in.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub peer: SocketPeer,
+    /// The directory outside of which whoever comes in there may ask for nothing; `Ino::NONE`: he may.
+    pub limit: Ino,
+}
+
 /// Who takes in those that connect. Neither method may wait for the rank.
 pub trait Door: Send + Sync {
     /// A client, with what was read of it. Where nobody serves it is dropped, and with it its connection.
     fn admit(&self, guest: Guest);
 
     /// An operator's question; its answer goes to `answers`.
-    fn ask(&self, peer: &SocketPeer, id: u64, command: String, answers: Arc<dyn Sink>);
+    fn ask(&self, origin: &Origin, id: u64, command: String, answers: Arc<dyn Sink>);
 }
 
 /// Takes connections of clients to a rank.
@@ -48,7 +57,7 @@ pub trait Acceptor: Send + Sync {
     ///
     /// # Errors
     /// `PortError` when the server takes no connections: it is closed.
-    fn accept(&self, peer: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError>;
+    fn accept(&self, origin: Origin, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError>;
 }
 
 /// Why a server does not listen.
@@ -102,13 +111,15 @@ impl Control {
 }
 
 impl Listener {
-    /// Binds every address and starts the loop. `insecure` permits TCP.
+    /// Binds every address and starts the loop. `insecure` permits TCP. `limit`: the directory to which all that comes in is limited;
+    /// `Ino::NONE`: it is not.
     ///
     /// # Errors
     /// `Insecure` for TCP without permission, `Io` from binding.
     pub fn start(
         addrs: &[Addr],
         insecure: bool,
+        limit: Ino,
         door: Arc<dyn Door>,
         log: Arc<Log>,
     ) -> Result<Self, ListenError> {
@@ -138,6 +149,7 @@ impl Listener {
             seats: Seats::of_process(),
             next_token,
             accept_again: false,
+            limit,
             door,
             log,
         };
@@ -179,6 +191,7 @@ struct Front {
     seats: Arc<Seats>,
     next_token: usize,
     accept_again: bool,
+    limit: Ino,
     door: Arc<dyn Door>,
     log: Arc<Log>,
 }
@@ -245,7 +258,7 @@ impl Front {
         };
         self.next_token += 1;
         let n = self.next_token;
-        match Guest::new(stream, seat, Token(n), self.poll.registry()) {
+        match Guest::new((stream, self.limit), seat, Token(n), self.poll.registry()) {
             Ok(guest) => {
                 self.guests.insert(n, guest);
                 // Most have said something by now.
@@ -261,7 +274,7 @@ impl Front {
             Visit::Stays => {}
             Visit::Asks { id, command } => {
                 let answers = guest.answers(Token(n), &self.control);
-                self.door.ask(&guest.peer, id, command, answers);
+                self.door.ask(&guest.origin, id, command, answers);
             }
             Visit::IsClient => {
                 let Some(guest) = self.guests.remove(&n) else { return };

@@ -6,9 +6,7 @@ use proto::request::Request;
 use proto::storeio::Payload;
 use proto::{Cred, Ino, NodeRef, Tid};
 use runtime::port::{Connector, Port, PortError, Sink};
-use runtime::{
-    Acceptor, Addr, Clients, Door, Guest, ListenError, Listener, Log, SocketConnector, SocketPeer,
-};
+use runtime::{Acceptor, Addr, Clients, Door, Guest, ListenError, Listener, Log, Origin, SocketConnector};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
@@ -33,7 +31,7 @@ struct EchoPort {
 }
 
 impl Acceptor for Echo {
-    fn accept(&self, _: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+    fn accept(&self, _: Origin, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         self.sinks.lock().expect("lock").push(sink.clone());
         Ok(Arc::new(EchoPort { sink, closed: self.closed.clone(), batches: self.batches.clone() }))
     }
@@ -123,7 +121,7 @@ impl Door for Hall {
         self.0.admit(guest);
     }
 
-    fn ask(&self, _: &SocketPeer, id: u64, command: String, answers: Arc<dyn Sink>) {
+    fn ask(&self, _: &Origin, id: u64, command: String, answers: Arc<dyn Sink>) {
         std::thread::spawn(move || answers.messages(vec![ServerMsg::Admin { id, answer: command }]));
     }
 }
@@ -133,7 +131,7 @@ fn hall(acceptor: Arc<dyn Acceptor>) -> Arc<Hall> {
 }
 
 fn start(at: &Addr, insecure: bool, acceptor: Arc<dyn Acceptor>) -> Result<Listener, ListenError> {
-    Listener::start(std::slice::from_ref(at), insecure, hall(acceptor), Arc::new(Log::silent()))
+    Listener::start(std::slice::from_ref(at), insecure, Ino::NONE, hall(acceptor), Arc::new(Log::silent()))
 }
 
 fn listen(at: &Addr) -> (Arc<Echo>, Listener) {
@@ -168,7 +166,7 @@ struct Away;
 struct AwayPort;
 
 impl Acceptor for Away {
-    fn accept(&self, _: SocketPeer, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+    fn accept(&self, _: Origin, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         Ok(Arc::new(AwayPort))
     }
 }
@@ -440,7 +438,7 @@ impl Stalled {
 struct StalledAcceptor(Arc<Stalled>);
 
 impl Acceptor for StalledAcceptor {
-    fn accept(&self, _: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+    fn accept(&self, _: Origin, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         self.0.state.lock().expect("lock").sink = Some(sink);
         Ok(Arc::new(StalledPort(self.0.clone())))
     }
@@ -580,7 +578,7 @@ impl Port for Stuck {
 struct StuckAcceptor(Mutex<std::sync::mpsc::Sender<()>>);
 
 impl Acceptor for StuckAcceptor {
-    fn accept(&self, _: SocketPeer, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+    fn accept(&self, _: Origin, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         Ok(Arc::new(Stuck(self.0.lock().expect("lock").clone())))
     }
 }
@@ -592,7 +590,8 @@ fn operators_are_answered_and_clients_let_go_while_the_rank_hangs() {
     let (stuck_in, stuck) = std::sync::mpsc::channel();
     let hall = hall(Arc::new(StuckAcceptor(Mutex::new(stuck_in))));
     let at = [Addr::Unix(path.clone())];
-    let _listener = Listener::start(&at, false, hall.clone(), Arc::new(Log::silent())).expect("listen");
+    let _listener =
+        Listener::start(&at, false, Ino::NONE, hall.clone(), Arc::new(Log::silent())).expect("listen");
     let mut operator = UnixStream::connect(&path).expect("connect");
     assert_eq!(asks(&mut operator, &["one", "two", "three"]), ["one", "two", "three"]);
     let told = Arc::new(Mailbox::default());

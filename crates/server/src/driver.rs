@@ -35,9 +35,9 @@ use self::turnstile::{Held, Turnstile};
 use crate::machine::RankFacts;
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
 use mds::input::{ConnId, Input, Peer};
-use proto::SessionId;
 use proto::cluster::ClusterMap;
 use proto::message::ServerMsg;
+use proto::{Ino, SessionId};
 use runtime::port::Sink;
 use runtime::{Clock, Log};
 use std::collections::BTreeMap;
@@ -366,8 +366,8 @@ impl Driver {
         }
     }
 
-    /// Takes a connection in.
-    pub(crate) fn connect(&self, peer: Peer, sink: Arc<dyn Sink>) -> Option<ConnId> {
+    /// Takes a connection in; `limit`: the directory to which whoever greets on it is limited, or `Ino::NONE`.
+    pub(crate) fn connect(&self, peer: Peer, limit: Ino, sink: Arc<dyn Sink>) -> Option<ConnId> {
         if self.is_halted() {
             return None;
         }
@@ -379,7 +379,8 @@ impl Driver {
             self.sinks().remove(&conn);
             return None;
         }
-        self.feed([Input::Connected { conn, peer }]);
+        let limit = (limit != Ino::NONE).then_some(Input::Limit { conn, dir: limit });
+        self.feed([Some(Input::Connected { conn, peer }), limit].into_iter().flatten());
         Some(conn)
     }
 

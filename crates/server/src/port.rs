@@ -6,11 +6,11 @@
 use crate::driver::Driver;
 use crate::server::Server;
 use mds::input::{ConnId, Input, Peer};
-use proto::RankId;
 use proto::admin::Refusal;
 use proto::message::{ClientMsg, ServerMsg};
+use proto::{Ino, RankId};
 use runtime::port::{Connector, Port, PortError, Sink};
-use runtime::{Acceptor, Door, Guest, Log, SocketPeer};
+use runtime::{Acceptor, Door, Guest, Log, Origin, SocketPeer};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ impl Connector for Embedded {
         };
         let server = self.0.upgrade().ok_or_else(gone)?;
         let life = server.stage.serving(self.1).ok_or_else(gone)?;
-        open(&self.0, &life.driver, Peer::Embedded, true, sink).ok_or_else(gone)
+        open(&self.0, &life.driver, (Peer::Embedded, Ino::NONE), true, sink).ok_or_else(gone)
     }
 
     /// One process: nothing could be resumed.
@@ -65,14 +65,17 @@ impl Door for Porter {
         }
     }
 
-    fn ask(&self, peer: &SocketPeer, id: u64, command: String, answers: Arc<dyn Sink>) {
+    fn ask(&self, origin: &Origin, id: u64, command: String, answers: Arc<dyn Sink>) {
         let question = Question(self.questions.clone());
         let busy = self.questions.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX;
-        let (server, may_change) = (self.server.clone(), may_change(peer));
+        let (server, may_change) = (self.server.clone(), may_change(&origin.peer));
         let refuse = |sink: &dyn Sink, why: &str| {
             let answer = crate::admin::refusal(Refusal::State, why).to_string();
             sink.messages(vec![ServerMsg::Admin { id, answer }]);
         };
+        if origin.limit != Ino::NONE {
+            return answers.messages(vec![ServerMsg::Admin { id, answer: limited() }]);
+        }
         if busy {
             return refuse(answers.as_ref(), "too many questions at a time");
         }
@@ -116,17 +119,24 @@ impl RemoteAcceptor {
 }
 
 impl Acceptor for RemoteAcceptor {
-    fn accept(&self, peer: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+    fn accept(&self, origin: Origin, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         let driver = self.driver.upgrade().ok_or(PortError::Lost)?;
         // One thread reads all sockets: waiting there would keep every client's renewals from the rank.
         // The listener bounds what a connection has unanswered. What was answered early or performed (Early, Done) and is not
         // durable is bounded by the client alone: 24 MiB without an answer, 16,384 tids from its floor, which does not pass what it keeps.
+        let Origin { peer, limit } = origin;
         let peer = match peer {
             SocketPeer::Trusted => Peer::Trusted,
             SocketPeer::User(cred) => Peer::User(cred),
         };
-        open(&self.server, &driver, peer, false, sink).ok_or(PortError::Lost)
+        open(&self.server, &driver, (peer, limit), false, sink).ok_or(PortError::Lost)
     }
+}
+
+/// To an operator's question where all that comes in is limited to a directory.
+fn limited() -> String {
+    let why = "this address is limited to a directory: nothing is asked of the server here";
+    crate::admin::refusal(Refusal::Denied, why).to_string()
 }
 
 /// Whoever serves the file system may do with its process what he likes anyway.
@@ -140,7 +150,7 @@ fn may_change(peer: &SocketPeer) -> bool {
 fn open(
     server: &Weak<Server>,
     driver: &Arc<Driver>,
-    peer: Peer,
+    (peer, limit): (Peer, Ino),
     may_wait: bool,
     sink: Arc<dyn Sink>,
 ) -> Option<Arc<dyn Port>> {
@@ -148,11 +158,12 @@ fn open(
         Peer::User(cred) => may_change(&SocketPeer::User(cred.clone())),
         Peer::Embedded | Peer::Trusted => true,
     };
-    let conn = driver.connect(peer, sink)?;
+    let conn = driver.connect(peer, limit, sink)?;
     Some(Arc::new(RankPort {
         server: server.clone(),
         driver: Arc::downgrade(driver),
         conn,
+        limited: limit != Ino::NONE,
         may_change,
         may_wait,
         closed: AtomicBool::new(false),
@@ -164,6 +175,8 @@ struct RankPort {
     /// Weak: a connection that nobody closed must not keep a dropped server's stores open.
     driver: Weak<Driver>,
     conn: ConnId,
+    /// It came where all is limited to a directory: what operators ask shows more.
+    limited: bool,
     /// May give the operator's commands that change something.
     may_change: bool,
     /// Its senders may be blocked while the journal is far behind.
@@ -234,7 +247,10 @@ impl RankPort {
         let mut rest = Vec::with_capacity(messages.len());
         for message in messages {
             if let ClientMsg::Admin { id, command } = message {
-                let answer = server.admin_text(&command, self.may_change);
+                let answer = match self.limited {
+                    true => limited(),
+                    false => server.admin_text(&command, self.may_change),
+                };
                 answers.push(ServerMsg::Admin { id, answer });
             } else {
                 rest.push(message);

@@ -269,27 +269,30 @@ fn operation(op: &OpStatus) -> Value {
     })
 }
 
-/// What a client says of itself, "uid=N host:mount pid N", taken apart: user, host, mount, pid.
-fn parts(client: &str) -> (&str, &str, &str, &str) {
+/// What a client says of itself, "uid=N [in=0xINO ]host:mount pid N", taken apart: user, host, mount, pid. `limited`: the rank says the word
+/// before the host.
+fn parts(client: &str, limited: bool) -> (&str, &str, &str, &str) {
     let (user, place) = client.strip_prefix("uid=").and_then(|t| t.split_once(' ')).unwrap_or(("", client));
+    let place = place.split_once(' ').filter(|_| limited).map_or(place, |(_, place)| place);
     let (place, pid) = place.rsplit_once(" pid ").unwrap_or((place, ""));
     let (host, mount) = place.split_once(':').unwrap_or((place, ""));
     (user, host, mount, pid)
 }
 
 fn client_name(session: &SessionStatus) -> ClientName {
-    let (_, host, mount, _) = parts(&session.client);
+    let (_, host, mount, _) = parts(&session.client, session.limit.is_some());
     ClientName { id: session.id, host: host.to_owned(), mount: mount.to_owned() }
 }
 
 /// One line of `client ls`.
 fn client(session: &SessionStatus) -> Value {
-    let (user, host, mount, pid) = parts(&session.client);
+    let (user, host, mount, pid) = parts(&session.client, session.limit.is_some());
     json!({
         "id": session.id.0,
         "host": host,
         "mount": mount,
         "user": user,
+        "limit": session.limit.map(|limit| format!("0x{:x}", limit.0)),
         "pid": pid.parse::<u32>().ok(),
         "embedded": session.embedded,
         "connected": session.connected,
@@ -315,9 +318,10 @@ mod tests {
 
     #[test]
     fn a_client_is_taken_apart() {
-        let session = SessionStatus {
+        let mut session = SessionStatus {
             id: proto::SessionId(7),
             client: "uid=1000 box:/mnt/a b pid 42".into(),
+            limit: None,
             embedded: false,
             connected: true,
             traffic: mds::TrafficStatus::default(),
@@ -330,7 +334,12 @@ mod tests {
         let shown = client(&session);
         assert_eq!((&shown["user"], &shown["host"]), (&json!("1000"), &json!("box")));
         assert_eq!((&shown["mount"], &shown["pid"]), (&json!("/mnt/a b"), &json!(42)));
-        assert_eq!(shown["completed_requests"], json!(3));
+        assert_eq!((&shown["completed_requests"], &shown["limit"]), (&json!(3), &json!(null)));
+        session.client = "uid=0 in=0x000000000001001f box:/mnt pid 42".into();
+        session.limit = Some(Ino(0x1_001f));
+        let shown = client(&session);
+        assert_eq!((&shown["user"], &shown["host"]), (&json!("0"), &json!("box")));
+        assert_eq!((&shown["mount"], &shown["limit"]), (&json!("/mnt"), &json!("0x1001f")));
     }
     #[test]
     fn parts_are_named_as_they_are_shown() {

@@ -14,7 +14,7 @@ use crate::port::{Embedded, Porter};
 use crate::stage::Stage;
 use mds::input::Input;
 use proto::storeio::StoreError;
-use proto::{Incarnation, RankId};
+use proto::{Incarnation, Ino, RankId};
 use runtime::http::Page;
 use runtime::port::Connector;
 use runtime::{Addr, Clock, Config, ListenError, Listener, Log};
@@ -185,8 +185,16 @@ impl Server {
     /// # Errors
     /// `ListenError`: TCP without `insecure`, an address in use.
     pub fn listen(self: &Arc<Self>, addrs: &[Addr]) -> Result<Vec<Addr>, ListenError> {
+        self.listen_limited(addrs, Ino::NONE)
+    }
+
+    /// The same, where all that comes in is limited to a directory; `Ino::NONE`: it is not.
+    ///
+    /// # Errors
+    /// As `listen`.
+    pub fn listen_limited(self: &Arc<Self>, addrs: &[Addr], limit: Ino) -> Result<Vec<Addr>, ListenError> {
         let door = Arc::new(Porter::new(Arc::downgrade(self), self.log.clone()));
-        let listener = Listener::start(addrs, self.insecure, door, self.log.clone())?;
+        let listener = Listener::start(addrs, self.insecure, limit, door, self.log.clone())?;
         let bound = listener.addrs().to_vec();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(bound)

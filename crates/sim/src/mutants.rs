@@ -726,6 +726,22 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_recall_overtakes_told", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_purged_keeps_entry", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_others_moves_aborted", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // No session of a simulated world is limited.
+    ("mds_limit_unchecked", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_limit_first_only", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_limit_ends_at_boundary", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_limit_not_restored", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_resumes_without_limit", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_claims_pass_limit", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_links_pass_limit", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_outside_takes_back", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_renamed_unheard", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_open_grants_outside", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    (
+        "client_limited_performs",
+        "client",
+        "machine::tests::rewrite::a_limited_client_that_performs_is_caught",
+    ),
     // Nobody in a simulated world acts on what is asked of late.
     ("mds_heat_stays", "mds", "heat::tests::a_heat_that_stays_is_caught"),
     // What its world of coordinators never asks for.

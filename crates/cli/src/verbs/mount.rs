@@ -94,6 +94,9 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         Some(socket) => Source::Unix(socket),
         None => named.clone(),
     };
+    if options.limited && limit(&options, &named).is_none() {
+        return Err(usage("mount option limited: to a directory, which subdir=PATH names".into()));
+    }
     if let Some(at) = &options.metrics {
         place::metrics(at)?;
         if !matches!(source, Source::Folder(_)) {
@@ -121,6 +124,21 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         log,
         timeout: Duration::from_secs(timeout),
     })
+}
+
+/// The directory that is mounted as the root, if one is named.
+pub fn subdir<'a>(options: &'a Options, named: &'a Source) -> Option<&'a str> {
+    let of_source = match named {
+        Source::Tcp { subdir, .. } => subdir.as_deref(),
+        Source::Folder(_) | Source::Unix(_) => None,
+    };
+    options.subdir.as_deref().or(of_source)
+}
+
+/// The directory to which the session is to be limited, if it is. The root is no limit.
+pub fn limit<'a>(options: &'a Options, named: &'a Source) -> Option<&'a str> {
+    let is_below = |path: &&str| path.split('/').any(|part| !part.is_empty() && part != ".");
+    subdir(options, named).filter(|_| options.limited).filter(is_below)
 }
 
 /// A log that is named goes where there is a folder: one that was mistyped, or whose disk is not mounted, would be made.

@@ -8,11 +8,12 @@ use crate::problem::{Exit, Problem, Verdict, chain, plain};
 use crate::source::Source;
 use crate::verbs::mount::{self, Plan};
 use crate::{admin, daemon, mount_log, mounts, place};
-use ::mount::{Mount, MountError, Settings};
+use ::mount::{Fs, Mount, MountError, Settings};
 use fuse::Unmount;
 use fuse::adapter::{Adapter, Behaviour};
 use proto::caps::Bits;
 use proto::message::ClientInfo;
+use proto::{Cred, Errno, FileKind, Ino};
 use runtime::log::{Log, LogOptions};
 use runtime::port::{Connector, PortError};
 use runtime::process::{self, Endings};
@@ -85,12 +86,10 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<LiveMount, Problem> {
         caps_max: plan.options.caps_max,
     };
     let Reached { mount, source, served, log } = reach(plan, &config, &info)?;
-    let adapter = Adapter::new(Arc::clone(&mount), subdir(plan), behaviour(plan)).map_err(|errno| {
-        let place = subdir(plan).unwrap_or("/");
-        let why = plain(&std::io::Error::from_raw_os_error(errno.0));
-        Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
-            .do_this("name a directory of the file system")
-    })?;
+    // What it is limited to is its root already.
+    let subdir = mount::subdir(&plan.options, &plan.named).filter(|_| !plan.options.limited);
+    let adapter = Adapter::new(Arc::clone(&mount), subdir, behaviour(plan))
+        .map_err(|errno| not_a_root(plan, subdir.unwrap_or("/"), errno))?;
     let kernel = plan.options.config(&source.to_string());
     // From here on the kernel may wait for us: nothing below touches the mount point itself.
     let _elsewhere = std::env::set_current_dir("/");
@@ -120,12 +119,30 @@ fn word(served: Option<&place::Served>, source: &Source) -> Value {
     word
 }
 
-fn subdir(plan: &Plan) -> Option<&str> {
-    let of_source = match &plan.named {
-        Source::Tcp { subdir, .. } => subdir.as_deref(),
-        _ => None,
-    };
-    plan.options.subdir.as_deref().or(of_source)
+fn not_a_root(plan: &Plan, place: &str, errno: Errno) -> Problem {
+    let why = plain(&std::io::Error::from_raw_os_error(errno.0));
+    Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
+        .do_this("name a directory of the file system")
+}
+
+/// The number of the directory to which the session is to be limited: a session before it, which asks for nothing else, looks for it.
+fn limit(
+    plan: &Plan,
+    connector: &Arc<dyn Connector>,
+    info: &ClientInfo,
+    settings: &Settings,
+) -> Result<Ino, Problem> {
+    let Some(path) = mount::limit(&plan.options, &plan.named) else { return Ok(Ino::NONE) };
+    let settings = Settings { wants: Bits::NONE, ..settings.clone() };
+    let mount = Mount::open_with(Arc::clone(connector), info.clone(), settings)
+        .map_err(|error| explain_mount(plan, &error))?;
+    let found = Fs::new(Arc::clone(&mount), Cred::ROOT).stat(path);
+    mount.close();
+    match found {
+        Ok(attr) if attr.kind() == FileKind::Directory => Ok(attr.ino),
+        Ok(_) => Err(not_a_root(plan, path, Errno::ENOTDIR)),
+        Err(errno) => Err(not_a_root(plan, path, errno)),
+    }
 }
 
 /// What a node of the kernel's takes here, with what belongs to it.
@@ -203,6 +220,7 @@ fn open_session(
     let wants = Bits::ATTRS.with(pages).with(works);
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
+    let settings = Settings { limit: limit(plan, &connector, info, &settings)?, ..settings };
     let mount =
         Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
     mount_log::follow(&mount, &log, &info.mount);

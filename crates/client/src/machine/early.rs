@@ -24,9 +24,10 @@ pub(super) struct Early<'a> {
 }
 
 impl Client {
-    /// Whether anything of this file, and of `perform.rs`, is of concern.
+    /// Whether anything of this file, and of `perform.rs`, is of concern. A rank refuses what a limited session performs.
     pub(super) const fn is_delegable(&self) -> bool {
-        self.config.retry && self.config.wants.has(Bits::DX)
+        let limited = self.root.0 != Ino::ROOT.0;
+        self.config.retry && self.config.wants.has(Bits::DX) && !limited
     }
 
     pub(super) fn on_early(

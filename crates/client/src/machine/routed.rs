@@ -32,12 +32,11 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The only one, as far as anybody knows.
-    pub(super) const FIRST: Self = Self {
-        at: At { rank: RankId(0), join: false, token: JoinToken([0; 16]), map_version: 0 },
-        links: true,
-        alone: true,
-    };
+    /// The only one, as far as anybody knows, of a client that limits itself to a directory, or to none.
+    pub(super) const fn limited(limit: Ino) -> Self {
+        let at = At { rank: RankId(0), join: false, token: JoinToken([0; 16]), map_version: 0, limit };
+        Self { at, links: true, alone: true }
+    }
 }
 
 impl Client {

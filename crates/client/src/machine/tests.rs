@@ -75,6 +75,11 @@ fn welcome_after(session: u64, resumed: bool, life: u64, synced: bool) -> Input 
 
 /// Between a life of the rank and the one before there may be many of others.
 fn welcome_behind(session: u64, resumed: bool, (life, former): (u64, u64), synced: bool) -> Input {
+    welcome_below(Ino::ROOT, session, resumed, (life, former), synced)
+}
+
+/// Of a session that is limited to a directory.
+fn welcome_below(root: Ino, session: u64, resumed: bool, (life, former): (u64, u64), synced: bool) -> Input {
     from_rank(ServerMsg::Welcome {
         protocol: PROTOCOL,
         session: SessionId(session),
@@ -82,7 +87,7 @@ fn welcome_behind(session: u64, resumed: bool, (life, former): (u64, u64), synce
         fsid: [1; 16],
         resumed,
         lease_ms: LEASE_MS,
-        root: Ino::ROOT,
+        root,
         synced,
         former: Incarnation(former),
         token: JoinToken([session as u8; 16]),

@@ -231,7 +231,7 @@ fn a_rank_is_connected_to_when_it_is_needed_and_joined() {
     assert_eq!(said.0, [Output::Connect { rank: RankId(1) }]);
     assert_eq!(bench.call(3, create(PINNED, "b")).0, [], "asked for once");
     let said = bench.step(Input::Connected { rank: RankId(1) });
-    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 2 };
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 2, ..At::default() };
     assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
     let said = bench.welcome(1, 5, false);
     assert!(said.has(&Output::Ready { rank: RankId(1) }));
@@ -624,14 +624,14 @@ fn a_session_that_is_over_at_one_rank_is_over_at_all_and_one_takes_its_place() {
     let said = bench.step(Input::Connected { rank: RankId(0) });
     assert_eq!(
         hello(&said.sent(0)[0]),
-        (0, At { rank: RankId(0), join: false, token: token(0), map_version: 2 })
+        (0, At { rank: RankId(0), join: false, token: token(0), map_version: 2, ..At::default() })
     );
     let said = bench.welcome(0, 6, false);
     assert!(said.has(&Output::Connect { rank: RankId(1) }));
     let said = bench.step(Input::Connected { rank: RankId(1) });
     assert_eq!(
         hello(&said.sent(1)[0]),
-        (6, At { rank: RankId(1), join: true, token: token(6), map_version: 2 })
+        (6, At { rank: RankId(1), join: true, token: token(6), map_version: 2, ..At::default() })
     );
     let said = bench.welcome(1, 6, false);
     let claims = said.sent(1).iter().filter(|m| matches!(m, ClientMsg::Reclaim { .. })).count();
@@ -768,7 +768,7 @@ fn the_session_ends_where_a_rank_stops_when_nothing_is_left_there() {
     let said = bench.step(Input::Connected { rank: RankId(1) });
     assert_eq!(
         hello(&said.sent(1)[0]),
-        (5, At { rank: RankId(1), join: true, token: token(5), map_version: 5 })
+        (5, At { rank: RankId(1), join: true, token: token(5), map_version: 5, ..At::default() })
     );
     assert_eq!(bench.welcome(1, 5, false).asked(1), [4], "tids go on");
 }
@@ -851,7 +851,7 @@ fn a_rank_that_stops_and_has_ended_the_session_is_not_greeted_again() {
     bench.step(Input::Disconnected { rank: RankId(1) });
     assert_eq!(bench.say(0, said_map(&going(3, true))).0, [], "it may know the session");
     let said = bench.step(Input::Connected { rank: RankId(1) });
-    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 3 };
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 3, ..At::default() };
     assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
     assert!(bench.say(1, dismissed()).has(&Output::Disconnect { rank: RankId(1) }));
     assert!(!bench.router.has(RankId(1)));

@@ -94,6 +94,8 @@ pub struct Options {
     /// `recover_session=clean`.
     pub recover_clean: bool,
     pub subdir: Option<String>,
+    /// The session is limited to the directory that is mounted.
+    pub limited: bool,
     pub conf: Option<String>,
     pub log: Option<String>,
     /// Where the server of this mount has its metrics page.

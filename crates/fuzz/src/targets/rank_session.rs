@@ -36,7 +36,8 @@ enum Part {
 const PARTS: [Part; 5] = [Part::Root, Part::User, Part::Pause, Part::Cut, Part::Crash];
 
 fn drive(input: &[u8]) -> Verdict {
-    let mut world = World::new()?;
+    // One in four, and a byte more or less makes it one.
+    let mut world = World::new(input.len() % 4 == 3)?;
     let mut reader = Reader::new(input);
     let mut said = 0;
     for _ in 0..PARTS_MAX {

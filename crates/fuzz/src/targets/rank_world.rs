@@ -64,6 +64,8 @@ pub(super) struct World {
     inbox: VecDeque<Input>,
     damaged: Option<String>,
     stopped: bool,
+    /// Who is not honest is limited to the honest client's directory.
+    limited: bool,
     /// Names found at the end.
     pub(super) names: usize,
 }
@@ -78,10 +80,12 @@ fn name(text: &str) -> Result<Name, String> {
 
 /// Where the honest client's file is.
 const FILE: NodeRef = NodeRef::bare(Ino(Ino::FIRST_COUNTER + 1));
+/// And its directory.
+const DIRECTORY: Ino = Ino(Ino::FIRST_COUNTER);
 
 impl World {
     /// A file system with an honest client's directory and its file, which it has open and locked.
-    pub(super) fn new() -> Result<Self, String> {
+    pub(super) fn new(limited: bool) -> Result<Self, String> {
         let meta = MemoryMeta::new(1);
         meta.apply(&store::initial::initial_batches(&SEED, Wall(0), (0, 0)))
             .map_err(|error| error.to_string())?;
@@ -102,6 +106,7 @@ impl World {
             inbox: [Input::Boot].into(),
             damaged: None,
             stopped: false,
+            limited,
             names: 0,
         };
         world.run()?;
@@ -142,6 +147,9 @@ impl World {
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: peer as u32, caps_max: 0 };
         let session = self.clients[peer].session;
         self.inbox.push_back(Input::Connected { conn, peer: kind });
+        if self.limited && !matches!(peer, HONEST | VISITOR) {
+            self.inbox.push_back(Input::Limit { conn, dir: DIRECTORY });
+        }
         let message = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at: At::default() };
         self.inbox.push_back(Input::Message { conn, message });
         self.run()

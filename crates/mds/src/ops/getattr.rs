@@ -23,11 +23,15 @@ pub(crate) fn access(view: &mut View, op: &mut Op, node: NodeRef, mask: u32) -> 
     Plan::reply(Reply::Ok)
 }
 
-/// Where a directory's parent is; the root is its own.
+/// Where a directory's parent is; the root is its own, and so is what a session is limited to.
 pub(crate) fn parent(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
     if !view.cache.node(slot).is_dir() {
         return Err(Errno::ENOTDIR.into());
+    }
+    if node.ino == op.limit {
+        let (parent, hash) = (view.cache.parent_of(slot), view.cache.node(slot).hash);
+        return Plan::reply(Reply::Node(NodeRef { ino: node.ino, parent, hash }));
     }
     let parent = if node.ino == Ino::ROOT { Ino::ROOT } else { view.cache.parent_of(slot) };
     let at = view.inode_of_content(NodeRef::bare(parent), Some(view.cache.node(slot).hash), op)?;

@@ -41,6 +41,12 @@ impl Page {
     }
 }
 
+/// From which hash on a listing goes on behind a cookie.
+pub(crate) fn first_after(after: u64) -> NameHash {
+    let from = after.checked_add(1).filter(|cookie| *cookie <= u64::MAX >> 1).map(NameHash::from_cookie);
+    from.unwrap_or(NameHash::LAST).max(NameHash::FIRST)
+}
+
 pub(crate) fn plan(
     view: &mut View,
     op: &mut Op,
@@ -49,8 +55,7 @@ pub(crate) fn plan(
     attrs: bool,
     bytes_max: u32,
 ) -> Found<Plan> {
-    let from = after.checked_add(1).filter(|cookie| *cookie <= u64::MAX >> 1).map(NameHash::from_cookie);
-    let from = from.unwrap_or(NameHash::LAST).max(NameHash::FIRST);
+    let from = first_after(after);
     let (node, slot) = view.directory(dir, from, op)?;
     view.listing_is_free(dir.ino)?;
     if !(op.check && view.has_open(op.session, view.cache.node(node).ino(), perm::READ)) {

@@ -9,6 +9,7 @@ use crate::input::{ConnId, Peer};
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::session::Session;
+use proto::caps::Bits;
 use proto::cluster::{RankInfo, RankState};
 use proto::message::{ClientMsg, PROTOCOL};
 use proto::request::Request;
@@ -89,6 +90,7 @@ impl Rank {
         let odd = match (&known.peer, known.session) {
             (_, Some(_)) => Some("this connection has a session already"),
             (Peer::Embedded | Peer::User(_), None) => Some("only a peer that may act for anyone is a rank"),
+            (Peer::Trusted, None) if known.limit != Ino::NONE => Some("what is limited is no rank"),
             (Peer::Trusted, None) if protocol != PROTOCOL => Some("the protocol is not spoken here"),
             (Peer::Trusted, None) if to != self.view.config.rank || from == to => Some("it is not meant"),
             (Peer::Trusted, None) => None,
@@ -222,12 +224,21 @@ impl Rank {
         }
     }
 
-    /// Whether the planned transaction changes what ranks may keep that have not greeted this life of the rank.
-    pub(crate) fn may_be_copied(&mut self) -> bool {
+    /// Whether the planned transaction changes what ranks may keep that have not greeted this life of the rank. Any directory that gets another
+    /// place may be above what is limited somewhere, and be kept there for that.
+    pub(crate) fn may_be_copied(&mut self, request: &Request) -> bool {
         if !self.awaits_ranks() {
             return false;
         }
         let needs = needs::of_transaction(&mut self.view);
+        let renames = matches!(request, Request::Rename { .. }) && !self.peers.unheard.is_empty();
+        if renames && !stdx::mutant!("mds_renamed_unheard") {
+            let is_dir =
+                |ino| self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir());
+            if needs.iter().any(|need| need.bits.has(Bits::LS) && is_dir(need.ino)) {
+                return true;
+            }
+        }
         let inos = needs.iter().map(|need| need.ino);
         inos.into_iter().any(|ino| self.is_copied(ino))
     }

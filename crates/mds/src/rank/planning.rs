@@ -6,6 +6,7 @@ use crate::cache::node;
 use crate::cache::slab::NONE;
 use crate::hold::Waiting;
 use crate::input::Tag;
+use crate::limits;
 use crate::op::{Claim, Effects, Learned, Next, Op, OpId, Park, Plan, Stop, Waits, asking_parks};
 use crate::ops;
 use crate::output::Output;
@@ -127,7 +128,34 @@ impl Rank {
         if self.must_settle(op) {
             return Some(Park::Settled);
         }
+        // Who names what is outside takes nothing back from others: that is asked for when it is known to be inside.
+        if op.limit != Ino::NONE && !op.inside && !stdx::mutant!("mds_outside_takes_back") {
+            return None;
+        }
+        self.in_the_way(op)
+    }
+
+    fn in_the_way(&self, op: &Op) -> Option<Park> {
         self.delegated_in_the_way(op).or_else(|| self.alone_in_the_way(op)).map(Park::Caps)
+    }
+
+    /// Whether all that it names is inside of its session's limit.
+    fn inside(&mut self, op: &mut Op) -> Found<()> {
+        if op.limit == Ino::NONE {
+            return Ok(());
+        }
+        let request = std::mem::replace(&mut op.request, Request::StatFs);
+        let checked = limits::check(&mut self.view, op, &request);
+        op.request = request;
+        if matches!(checked, Err(Stop::Park(_))) {
+            // Whom it waits for may wait for something that is withheld for it.
+            self.view.book.let_go(op.id);
+        }
+        checked?;
+        match std::mem::replace(&mut op.inside, true) {
+            true => Ok(()),
+            false => self.in_the_way(op).map_or(Ok(()), |park| Err(Stop::Park(park))),
+        }
     }
 
     /// A release of what is another rank's. Its client did not know yet that it had gone, and may have claimed it.
@@ -152,7 +180,6 @@ impl Rank {
         self.view.resolved = NONE;
         // The plan before may have come to a sync.
         self.view.txn.forget_way();
-        let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         if let Some(heard) = &mut op.heard {
             self.view.learned = heard.learned.take();
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
@@ -161,7 +188,12 @@ impl Rank {
             self.view.told = self.told_for(op.id);
             self.view.transactions.own = self.view.told.as_ref().map(|told| told.id);
         }
-        let planned = ops::plan(&mut self.view, op, &mut request);
+        let planned = self.inside(op).and_then(|()| {
+            let mut request = std::mem::replace(&mut op.request, Request::StatFs);
+            let planned = ops::plan(&mut self.view, op, &mut request);
+            op.request = request;
+            planned
+        });
         if !self.view.transactions.joins.is_empty() {
             self.say_joins(out);
         }
@@ -177,7 +209,6 @@ impl Rank {
         if let Some(heard) = &mut op.heard {
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
         }
-        op.request = request;
         let needs = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned));
         let needs = needs.or_else(|| match &planned {
             Ok(Plan::Commit(_, effects)) => self.needs_if_blocked(op, effects.open, true),
@@ -193,7 +224,7 @@ impl Rank {
             }
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
-        if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied() {
+        if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied(&op.request) {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Ranks)), out);
         }
         let of_several = matches!(planned, Ok(Plan::Commit(..))) && self.view.txn.is_of_several();

@@ -130,7 +130,7 @@ impl Rank {
         }
         let place = session.place.filter(|_| !gives_back_itself(&request));
         let (embedded, checked) = (session.embedded, session.check.is_some());
-        let of_rank = session.rank.map(|(rank, _)| rank);
+        let (of_rank, limit) = (session.rank.map(|(rank, _)| rank), session.limit);
         if let Some(check) = &session.check {
             // Into the memory that came with the request: a list of groups is long.
             (cred.uid, cred.gid) = (check.uid, check.gid);
@@ -170,7 +170,7 @@ impl Rank {
         self.next_op += 1;
         let mut op = Op::new(self.next_op, (id, tid), cred, request, now.mono);
         (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
-        op.of_rank = of_rank;
+        (op.of_rank, op.limit) = (of_rank, limit);
         self.begin(now, conn, &mut op, room, out);
     }
 

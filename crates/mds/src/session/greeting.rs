@@ -25,9 +25,16 @@ const UNKNOWN: &str = "the session is unknown or was evicted";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 
-fn describe(uid: u32, info: &ClientInfo) -> Box<[u8]> {
+/// Before a limit in it.
+const LIMIT: &[u8] = b"in=0x";
+/// Digits of a limit.
+const LIMIT_DIGITS: usize = 16;
+
+/// What the journal says of a client. What the rank knows comes before what the client says of itself.
+fn describe(uid: u32, limit: Ino, info: &ClientInfo) -> Box<[u8]> {
     let pid = format!(" pid {}", info.pid).into_bytes();
-    let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
+    let within = if limit == Ino::NONE { String::new() } else { format!("in=0x{:016x} ", limit.0) };
+    let mut text = format!("uid={uid} {within}{}:{}", info.host, info.mount).into_bytes();
     // The process is what others look for; of a long place its beginning will do.
     if text.len() + pid.len() > CLIENT_BYTES_MAX {
         text.truncate(CLIENT_BYTES_MAX - pid.len() - LEFT_OUT.len());
@@ -41,6 +48,31 @@ fn describe(uid: u32, info: &ClientInfo) -> Box<[u8]> {
 pub(super) fn uid_of(client: &[u8]) -> Option<u32> {
     let digits = client.strip_prefix(b"uid=")?.split(|byte| *byte == b' ').next()?;
     str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The directory in such a description that its session is limited to; `Ino::NONE`: it says none.
+pub(super) fn limit_of(client: &[u8]) -> Ino {
+    let limit = || {
+        let rest = client.strip_prefix(b"uid=")?;
+        let (_, rest) = rest.split_at_checked(rest.iter().position(|byte| *byte == b' ')? + 1)?;
+        let (digits, rest) = rest.strip_prefix(LIMIT)?.split_at_checked(LIMIT_DIGITS)?;
+        let is_whole = digits.iter().all(u8::is_ascii_hexdigit) && rest.first() == Some(&b' ');
+        u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_whole)?, 16).ok()
+    };
+    let restored = limit().filter(|_| !stdx::mutant!("mds_limit_not_restored"));
+    restored.map_or(Ino::NONE, Ino)
+}
+
+/// To what a session is limited whose connection is limited to `decided` and which wants to be to `wished`.
+fn effective(decided: Ino, wished: Ino) -> Result<Ino, &'static str> {
+    // All is below the root.
+    let [decided, wished] = [decided, wished].map(|limit| if limit == Ino::ROOT { Ino::NONE } else { limit });
+    let limit = if decided == Ino::NONE { wished } else { decided };
+    match () {
+        () if limit != Ino::NONE && limit.is_reserved() => Err("nobody can be limited to that"),
+        () if wished != Ino::NONE && wished != limit => Err("this connection is limited to something else"),
+        () => Ok(limit),
+    }
 }
 
 /// Whether the peer may take up this session again: its user must be the same.
@@ -92,6 +124,10 @@ impl Rank {
             let reason = format!("this is rank {}, not rank {}", me.0, at.rank.0);
             return self.not_now(conn, at, &reason, out);
         }
+        let at = match effective(known.limit, at.limit) {
+            Ok(limit) => At { limit, ..at },
+            Err(reason) => return self.refuse(conn, Errno::EPROTO, reason, out),
+        };
         // Whoever is unknown would find nothing; and the number of one that was ended here may be known elsewhere. Who is unknown says
         // the journal, once it has been read.
         let unknown = self.sessions.map.get(&session).is_none_or(|known| known.evicted);
@@ -159,7 +195,7 @@ impl Rank {
         let embedded = known.peer == Peer::Embedded;
         let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
         let uid = if let Peer::User(cred) = &known.peer { cred.uid } else { 0 };
-        let client = describe(uid, info);
+        let client = describe(uid, at.limit, info);
         let keeps_nothing = wants.is_empty();
         if !embedded {
             Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
@@ -178,6 +214,7 @@ impl Rank {
         let session = Session {
             conn: Some(conn),
             embedded,
+            limit: at.limit,
             check,
             client,
             uid: Some(uid),
@@ -209,7 +246,10 @@ impl Rank {
     ) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
-        let may = |s: &&mut Session| s.is_clients() && !s.evicted && may_resume(&known.peer, s);
+        // What it asked for before was looked at by that limit.
+        let is_within = |s: &Session| s.limit == at.limit || stdx::mutant!("mds_resumes_without_limit");
+        let may =
+            |s: &&mut Session| s.is_clients() && !s.evicted && may_resume(&known.peer, s) && is_within(s);
         let Some(session) = session.filter(may) else {
             self.refuse(conn, Errno::ESTALE, UNKNOWN, out);
             return;
@@ -240,6 +280,7 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         let Some(conn) = session.conn else { return };
         let embedded = session.embedded;
+        let root = if session.limit == Ino::NONE { Ino::ROOT } else { session.limit };
         let message = ServerMsg::Welcome {
             protocol: PROTOCOL,
             session: id,
@@ -247,7 +288,7 @@ impl Rank {
             fsid: self.view.config.fsid,
             resumed,
             lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
-            root: Ino::ROOT,
+            root,
             // A checkpoint syncs data, and a write is a transaction that states the inode: without one behind the last
             // checkpoint nothing was left to sync.
             synced: !self.replayed_files,
@@ -287,10 +328,45 @@ mod tests {
     fn the_user_is_read_out_of_what_was_written() {
         let info = ClientInfo { host: "h 7".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
         for uid in [0, 1000, u32::MAX] {
-            assert_eq!(uid_of(&describe(uid, &info)), Some(uid));
+            assert_eq!(uid_of(&describe(uid, Ino::NONE, &info)), Some(uid));
+            assert_eq!(uid_of(&describe(uid, Ino(1 << 48), &info)), Some(uid));
         }
         for odd in ["", "uid=", "uid=x h", "uid=-1 h", "uid=4294967296 h", "h uid=0 "] {
             assert_eq!(uid_of(odd.as_bytes()), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn the_limit_is_read_out_of_what_was_written() {
+        let info = |host: &str| ClientInfo { host: host.into(), mount: "/m".into(), pid: 1, caps_max: 0 };
+        for limit in [Ino::NONE, Ino(1 << 48), Ino(u64::MAX)] {
+            assert_eq!(limit_of(&describe(u32::MAX, limit, &info("h"))), limit);
+            let long = describe(7, limit, &info(&"h".repeat(255)));
+            assert_eq!((limit_of(&long), long.len()), (limit, CLIENT_BYTES_MAX));
+        }
+        // What the server decided comes before what a client calls itself.
+        let odd = "in=0x00000000deadbeef h";
+        assert_eq!(limit_of(&describe(7, Ino(1 << 48), &info(odd))), Ino(1 << 48));
+        assert_eq!(limit_of(&describe(7, Ino::NONE, &info(odd))), Ino(0xdead_beef), "it limits itself");
+        for none in
+            ["in=0x12 h", "in=0x+00000000deadbe h", "in=0x00000000deadbeefh", "in=0xg000000000000000 h"]
+        {
+            assert_eq!(limit_of(format!("uid=0 {none}:/m pid 1").as_bytes()), Ino::NONE, "{none}");
+        }
+        for odd in ["", "uid=", "uid=0", "uid=0 ", "uid=0 in=0x", "h in=0x0000000000001000 "] {
+            assert_eq!(limit_of(odd.as_bytes()), Ino::NONE, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_servers_limit_counts_and_a_wish_beside_it_is_the_same() {
+        let (one, other) = (Ino(1 << 48), Ino((1 << 48) + 1));
+        for none in [Ino::NONE, Ino::ROOT] {
+            assert_eq!(effective(none, none), Ok(Ino::NONE));
+            assert_eq!((effective(none, one), effective(one, none)), (Ok(one), Ok(one)));
+            assert!(effective(none, Ino::LINKS).is_err() && effective(Ino::SYSTEM, none).is_err());
+        }
+        assert_eq!(effective(one, one), Ok(one));
+        assert!(effective(one, other).is_err());
     }
 }

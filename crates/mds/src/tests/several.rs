@@ -12,6 +12,7 @@ mod itself;
 mod joins;
 mod leaving;
 mod lent;
+mod limits;
 mod merges;
 mod moves;
 mod pins;

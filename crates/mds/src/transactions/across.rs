@@ -7,6 +7,7 @@
 use crate::cache::attr_of;
 use crate::cache::dir::next_number;
 use crate::cache::slab::NONE;
+use crate::limits;
 use crate::op::{Effects, Learned, Op, Park, Plan, Stop};
 use crate::ops::destroy::{self, Fate};
 use crate::ops::sync::sync_first;
@@ -574,8 +575,9 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
         Ok(slot) => held_here(view, slot, true)?,
         Err(hint) => {
             let (rank, seen) = view.told(hint, &Part::Inode { node })?;
-            let InodeRecord { core, ext } = record_of(&seen.value)?;
-            let home = there(view, rank, &seen);
+            let record = record_of(&seen.value)?;
+            limits::check_told(view, op, &record, &seen)?;
+            let (InodeRecord { core, ext }, home) = (record, there(view, rank, &seen));
             Held { core, ext, home, node: NONE, direct: true, holders: seen.holders }
         }
     };

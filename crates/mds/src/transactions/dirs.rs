@@ -57,6 +57,12 @@ pub(super) fn above(view: &mut View, op: &mut Op, from: NodeRef, moved: Ino) -> 
     Err(Errno::ELOOP.into())
 }
 
+/// The directory that a way up leads to, as `above` says, and where it may be.
+pub(crate) fn up(view: &mut View, op: &mut Op, from: NodeRef, to: Ino) -> Found<(Ino, Option<RankId>)> {
+    let Top { dir, hint, .. } = above(view, op, from, to)?;
+    Ok((dir, hint))
+}
+
 /// What a rank tells of a way: where it leads, and who may go on.
 pub(super) fn seen(top: &Top) -> Found<Seen> {
     let mut value = Writer::new();

@@ -494,6 +494,10 @@ impl Rank {
         if !self.awaits_ranks() {
             return false;
         }
+        let unheard = !self.peers.unheard.is_empty() && !stdx::mutant!("mds_renamed_unheard");
+        if unheard && parts.iter().any(|part| self.is_directory_that_leaves(part)) {
+            return true;
+        }
         let dir = |part: &Part| match part {
             // Nothing of it changes.
             Part::Above { .. } | Part::Sessions { .. } => Ino::NONE,
@@ -506,6 +510,16 @@ impl Rank {
         };
         let dirs: Vec<Ino> = parts.iter().map(dir).filter(|dir| *dir != Ino::NONE).collect();
         dirs.into_iter().any(|dir| self.is_copied(dir))
+    }
+
+    /// Whether a name that goes leads to a directory, as far as that is cached: it is when it is looked at.
+    fn is_directory_that_leaves(&mut self, part: &Part) -> bool {
+        let Part::Name { parent, name, leaves: true, .. } = part else { return false };
+        let hash = self.view.name_hash(name);
+        let cache = &mut self.view.cache;
+        let content = cache.find_dir(cache.inner(parent.ino, hash));
+        let found = content.and_then(|content| cache.find(content, hash, name.as_bytes()));
+        found.is_some_and(|slot| cache.node(slot).is_dir())
     }
 
     /// A transaction is given up: what was reserved for it is free, and what still looks for something stops.

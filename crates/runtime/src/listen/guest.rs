@@ -2,7 +2,7 @@
 //!
 //! Absent: answering (the server does it), clients (`clients.rs`).
 
-use super::{Control, Seat};
+use super::{Control, Origin, Seat};
 use crate::conn::Pipe;
 use crate::peer::SocketPeer;
 use crate::port::Sink;
@@ -10,7 +10,7 @@ use crate::stream::Stream;
 use crate::wire::{Inbox, ReadEnd};
 use mio::{Registry, Token};
 use proto::message::{ClientMsg, ServerMsg};
-use proto::{Errno, RankId, SessionId};
+use proto::{Errno, Ino, RankId, SessionId};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// An accepted connection, with what was read of it.
 pub struct Guest {
     pub(super) pipe: Arc<Pipe>,
-    pub(super) peer: SocketPeer,
+    pub(super) origin: Origin,
     pub(super) inbox: Inbox,
     /// The peer's end lies behind what was not read yet; it is told once only.
     pub(super) ends: bool,
@@ -55,7 +55,7 @@ impl Guest {
     pub(crate) fn trusted(stream: Stream) -> Self {
         Self {
             pipe: Arc::new(Pipe::new(stream)),
-            peer: SocketPeer::Trusted,
+            origin: Origin { peer: SocketPeer::Trusted, limit: Ino::NONE },
             inbox: Inbox::default(),
             ends: false,
             asking: Arc::default(),
@@ -82,12 +82,17 @@ impl Guest {
         self.pipe.finish();
     }
 
-    pub(super) fn new(stream: Stream, seat: Seat, token: Token, registry: &Registry) -> io::Result<Self> {
-        let peer = stream.peer()?;
+    pub(super) fn new(
+        (stream, limit): (Stream, Ino),
+        seat: Seat,
+        token: Token,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        let origin = Origin { peer: stream.peer()?, limit };
         stream.register(registry, token)?;
         Ok(Self {
             pipe: Arc::new(Pipe::seated(stream, seat)),
-            peer,
+            origin,
             inbox: Inbox::default(),
             ends: false,
             asking: Arc::default(),

@@ -2,7 +2,7 @@
 //!
 //! Absent: waiting for readiness (the loop does it).
 
-use super::{Acceptor, Control, Guest};
+use super::{Acceptor, Control, Guest, Origin};
 use crate::conn::{Pipe, why};
 use crate::log::LogLevel;
 use crate::peer::SocketPeer;
@@ -135,7 +135,7 @@ impl Sink for RemoteSink {
 pub(super) struct Remote {
     shared: Arc<Shared>,
     port: Arc<dyn Port>,
-    peer: SocketPeer,
+    origin: Origin,
     inbox: Inbox,
     /// Whole frames may be left in the inbox.
     undecoded: bool,
@@ -159,7 +159,7 @@ impl Remote {
         control: &Arc<Control>,
         acceptor: &dyn Acceptor,
     ) -> io::Result<Self> {
-        let Guest { pipe, peer, inbox, ends, .. } = guest;
+        let Guest { pipe, origin, inbox, ends, .. } = guest;
         pipe.stream.register(registry, token)?;
         let shared = Arc::new(Shared {
             pipe,
@@ -170,11 +170,11 @@ impl Remote {
             paused: AtomicBool::new(false),
         });
         let sink = Arc::new(RemoteSink(shared.clone()));
-        let port = acceptor.accept(peer.clone(), sink).map_err(io::Error::other)?;
+        let port = acceptor.accept(origin.clone(), sink).map_err(io::Error::other)?;
         Ok(Self {
             shared,
             port,
-            peer,
+            origin,
             inbox,
             // What told that it is a client.
             undecoded: true,
@@ -187,7 +187,7 @@ impl Remote {
     }
 
     pub(super) fn peer_text(&self) -> String {
-        match &self.peer {
+        match &self.origin.peer {
             SocketPeer::Trusted => "trusted".to_owned(),
             SocketPeer::User(cred) => format!("uid {}", cred.uid),
         }

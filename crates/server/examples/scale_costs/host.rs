@@ -199,7 +199,7 @@ impl Link {
         for rank in 0..ranks {
             link.connect(addr)?;
             let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: 1, caps_max: 0 };
-            let at = At { rank: RankId(rank), join: rank > 0, token, map_version: 0 };
+            let at = At { rank: RankId(rank), join: rank > 0, token, ..At::default() };
             let hello = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE, at };
             link.ports[usize::from(rank)].send(vec![hello], &mut Vec::new())?;
             (session, token) = link.wait(|state| state.welcome.take())?;

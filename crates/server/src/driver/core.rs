@@ -157,6 +157,7 @@ impl Core {
             | Input::Replay { .. }
             | Input::ReplayFailed(_)
             | Input::Connected { .. }
+            | Input::Limit { .. }
             | Input::Message { .. }
             | Input::Durable(_)
             | Input::JournalFailed(_)

@@ -7,7 +7,7 @@ use super::placing::Placing;
 use client::ClientConfig;
 use mds::RankConfig;
 use proto::caps::Bits;
-use proto::ids::{Incarnation, RankId};
+use proto::ids::{Incarnation, Ino, RankId};
 use proto::message::ClientInfo;
 use stdx::Prng;
 use stdx::hash::HashSeed;
@@ -212,6 +212,7 @@ impl Plan {
             wants: self.wants(number),
             retry: true,
             recover_clean: true,
+            limit: Ino::NONE,
             limits: client::Limits::default(),
         }
     }

@@ -160,6 +160,7 @@ impl Costs {
             | Input::ReplayEnd { .. }
             | Input::ReplayFailed(_)
             | Input::Connected { .. }
+            | Input::Limit { .. }
             | Input::Disconnected { .. }
             | Input::JournalFailed(_)
             | Input::Checkpoint

@@ -64,7 +64,8 @@ impl Host {
     /// Greets a rank.
     pub(super) fn greet(&mut self, rank: RankId, map_version: u64) {
         let info = ClientInfo { host: "host".into(), mount: "/mnt".into(), pid: 1, caps_max: 0 };
-        let at = At { rank, join: self.session != SessionId(0), token: self.token, map_version };
+        let join = self.session != SessionId(0);
+        let at = At { rank, join, token: self.token, map_version, ..At::default() };
         let hello =
             ClientMsg::Hello { protocol: PROTOCOL, session: self.session, info, wants: Bits::NONE, at };
         self.say(usize::from(rank.0), hello);

@@ -5,11 +5,11 @@
 
 use client::ClientConfig;
 use mds::RankConfig;
-use proto::Cred;
 use proto::caps::Bits;
 use proto::ids::Incarnation;
 use proto::inode::XATTR_TOTAL_BYTES_MAX;
 use proto::message::ClientInfo;
+use proto::{Cred, Ino};
 use stdx::Prng;
 use stdx::hash::{HashSeed, mix64};
 use stdx::time::MS;
@@ -200,6 +200,7 @@ impl Plan {
             wants: self.wants(number),
             retry: kind != Kind::Embedded,
             recover_clean: rng.chance(1, 2),
+            limit: Ino::NONE,
             limits,
         }
     }

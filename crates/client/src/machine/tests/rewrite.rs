@@ -51,6 +51,34 @@ fn rewrites(out: &[Output]) -> Vec<(u64, u64, u64)> {
     sent(out).into_iter().filter_map(of).collect()
 }
 
+/// Found by a test of the whole: the rank refused what it was sent, and the session was over.
+#[test]
+fn a_limited_session_rewrites_nothing() {
+    let mut bench = hasty(Limits::default());
+    let limited = |life| welcome_below(Ino(77), 5, true, (life, life - 1), false);
+    for input in [Input::Disconnected { rank: RANK }, Input::Connected { rank: RANK }, limited(1)] {
+        bench.step(input);
+    }
+    // What the ranks of one that is not would say of names.
+    let (first, count, generation, seed) = (Ino::NONE, 0, 1, stdx::hash::HashSeed([1; 16]));
+    bench.step(from_rank(ServerMsg::Numbers { first, count, generation, seed }));
+    bench.call(1, write(7, 0, 1));
+    bench.step(reply(1, written(9)));
+    bench.step(Input::Disconnected { rank: RANK });
+    bench.step(Input::Connected { rank: RANK });
+    let out = bench.step(limited(2));
+    assert_eq!((rewrites(&out), lost(&out)), (vec![], vec![Ino(7)]));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_limited_client_that_performs_is_caught() {
+    stdx::mutant::activate(Some("client_limited_performs"));
+    let verdict = std::panic::catch_unwind(a_limited_session_rewrites_nothing);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn what_was_written_goes_to_the_next_life_before_all_else() {
     let mut bench = wrote();

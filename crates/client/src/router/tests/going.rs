@@ -132,7 +132,7 @@ fn who_is_wanted_again_is_joined_by_whom_it_dismissed() {
 fn lives_again(bench: &mut Bench) -> Said {
     bench.say(0, said_map(&map(4, 2, &[(PINNED.ino, 0)])));
     let said = bench.step(Input::Connected { rank: RankId(1) });
-    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 4 };
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 4, ..At::default() };
     assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
     bench.welcome(1, 5, false)
 }

@@ -388,7 +388,7 @@ fn what_came_unheard_is_found_where_the_connection_was_gone() {
     bench.step(Input::Disconnected { rank: RankId(1) });
     assert_eq!(bench.say(0, said_map(&going(3, true))).0, []);
     let said = bench.step(Input::Connected { rank: RankId(1) });
-    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 3 };
+    let at = At { rank: RankId(1), join: true, token: token(5), map_version: 3, ..At::default() };
     assert_eq!(said.sent(1).iter().map(hello).collect::<Vec<_>>(), [(5, at)]);
     bench.welcome(1, 5, true);
     assert_eq!(bench.call(3, read(file)).asked(0), [3]);

@@ -112,6 +112,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("subdir", Value(subdir, "a path in the file system, without `..`"))],
     },
     OptionLine {
+        shown: "limited",
+        help: "with subdir=: the server refuses this mount all that is elsewhere",
+        words: &[("limited", Switch(|o| o.limited = true))],
+    },
+    OptionLine {
         shown: "nocreate",
         help: "make neither a file system nor MNT where there is none",
         words: &[("nocreate", Switch(|o| o.nocreate = true))],

@@ -12,7 +12,7 @@ fn token(session: SessionId) -> JoinToken {
 
 fn joins(c: &mut Cluster, at: usize, conn: ConnId, token: JoinToken) -> Option<ServerMsg> {
     let rank = RankId(at as u16);
-    let at = At { rank, join: true, token, map_version: 1 };
+    let at = At { rank, join: true, token, map_version: 1, ..At::default() };
     greets(c.hold(usize::from(rank.0)), conn, JOINED, at)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Absent: several clients; they are the simulator's.
 
+use super::limits::LIMITED;
 use super::*;
 use stdx::Prng;
 
@@ -22,6 +23,20 @@ struct Play {
     crossed: u32,
     leaves: u32,
     spreads: u32,
+    guest: Option<Guest>,
+    /// What the guest does, so that it changes nothing of what is done besides.
+    dice: Prng,
+    /// Answers to the guest about what is inside, and outside; what it did itself.
+    let_in: u32,
+    kept_out: u32,
+    guests_own: u32,
+}
+
+/// A session that is limited to a directory, at all ranks.
+#[derive(Clone, Copy)]
+struct Guest {
+    limit: Ino,
+    session: SessionId,
 }
 
 fn parent_of(path: &str) -> &str {
@@ -57,6 +72,107 @@ impl Play {
         at
     }
 
+    /// The directories above a path, and what it leads to.
+    fn way(&mut self, path: &str) -> Vec<NodeRef> {
+        let mut way = vec![root()];
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let at = way[way.len() - 1];
+            way.push(node(&self.c.lookup(at, part).unwrap_or_else(|errno| panic!("{path}: {errno}"))));
+        }
+        way
+    }
+
+    /// Whether one of the names of what a path leads to is below the directory that the guest is limited to, or is that.
+    fn is_inside(&mut self, path: &str, guest: Guest) -> bool {
+        let what = self.tree.get(path).copied().flatten();
+        let names: Vec<String> = match what {
+            Some(_) => {
+                let same = self.tree.iter().filter(|(_, of)| what == **of);
+                same.map(|(path, _)| path.clone()).collect()
+            }
+            None => vec![path.to_owned()],
+        };
+        names.iter().any(|path| self.way(path).iter().any(|at| at.ino == guest.limit))
+    }
+
+    /// Somebody is limited to a directory of now.
+    fn guest_comes(&mut self) -> Option<Guest> {
+        let dirs = self.tree.iter().filter(|(path, what)| what.is_none() && !path.is_empty());
+        let dirs: Vec<String> = dirs.map(|(path, _)| path.clone()).collect();
+        if dirs.is_empty() {
+            return None;
+        }
+        let path = dirs[self.dice.index(dirs.len())].clone();
+        let (limit, mut session) = (self.node(&path).ino, SessionId(0));
+        for at in 0..self.ranks {
+            let greeting = (session, at > 0);
+            let welcome = self.c.greets_limited(at, greeting, Bits::NONE, (Ino::NONE, limit));
+            assert!(matches!(welcome, ServerMsg::Welcome { root, .. } if root == limit), "{welcome:?}");
+            session = self.c.worlds[at].sessions[&LIMITED];
+        }
+        Some(Guest { limit, session })
+    }
+
+    fn guest_goes(&mut self) {
+        if self.guest.take().is_some() {
+            (0..self.ranks).for_each(|at| self.c.hold(at).say(LIMITED, ClientMsg::Goodbye));
+            self.c.settle();
+        }
+    }
+
+    /// The guest asks each rank for something by its number.
+    fn guest(&mut self) {
+        if self.dice.chance(1, 30) {
+            self.guest_goes();
+        }
+        self.guest = self.guest.or_else(|| self.guest_comes());
+        let Some(guest) = self.guest else { return };
+        (0..self.ranks).for_each(|at| self.c.hold(at).say(LIMITED, ClientMsg::Renew { number: 1 }));
+        let paths: Vec<String> = self.tree.keys().cloned().collect();
+        let path = paths[self.dice.index(paths.len())].clone();
+        let (inside, node) = (self.is_inside(&path, guest), self.node(&path));
+        let is_dir = self.tree[&path].is_none();
+        let looks = Request::Lookup { parent: node, name: n("none") };
+        for request in [Some(Request::GetAttr { node }), is_dir.then_some(looks)].into_iter().flatten() {
+            let mut answers = 0;
+            for at in 0..self.ranks {
+                match self.c.ask_limited(at, request.clone()) {
+                    Answered::NotMine(_) => continue,
+                    Answered::Outcome(Err(Errno::EACCES)) => assert!(!inside, "{path} is kept out"),
+                    Answered::Outcome(Ok(_) | Err(Errno::ENOENT)) => assert!(inside, "{path} is let in"),
+                    other @ Answered::Outcome(_) => panic!("{path}: {other:?}"),
+                }
+                answers += 1;
+            }
+            assert!(answers > 0, "{path}: nobody has it");
+            *(if inside { &mut self.let_in } else { &mut self.kept_out }) += answers;
+        }
+    }
+
+    /// A rename, perhaps by the guest. What it may not do somebody else does.
+    fn renames(&mut self, (from, to): (&str, &str), request: Request) -> Outcome {
+        let guest = self.guest.filter(|_| self.dice.chance(1, 2));
+        let Some(guest) = guest else { return self.c.call(0, request) };
+        let inside = [from, to].iter().all(|path| self.is_inside(parent_of(path), guest));
+        let outcome = self.c.call_limited(request.clone());
+        if inside {
+            self.guests_own += 1;
+            return outcome;
+        }
+        assert_eq!(outcome, Err(Errno::EACCES), "{from} to {to}");
+        self.c.call(0, request)
+    }
+
+    fn crash(&mut self, rank: usize) {
+        self.c.crash(rank);
+        let Some(guest) = self.guest else { return };
+        let greeting = (guest.session, false);
+        let welcome = self.c.greets_limited(rank, greeting, Bits::NONE, (Ino::NONE, guest.limit));
+        assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
+        self.c.hold(rank).say(LIMITED, ClientMsg::Reclaimed);
+        self.c.settle();
+    }
+
     fn has_below(&self, path: &str) -> bool {
         let below = format!("{path}/");
         self.tree.keys().any(|other| other.starts_with(&below))
@@ -81,7 +197,7 @@ impl Play {
             }
             22 => {
                 let rank = self.rng.index(self.ranks);
-                self.c.crash(rank);
+                self.crash(rank);
             }
             23 => self.mode(),
             38..=39 => self.spread(),
@@ -138,6 +254,7 @@ impl Play {
 
     /// Rank 1 goes, and comes again.
     fn leave(&mut self) {
+        self.guest_goes();
         self.c.come_to_rest();
         leaving::stop(&mut self.c);
         self.c.pass(2_000);
@@ -224,7 +341,8 @@ impl Play {
         let (parent, new_parent) = (ends[0].0, ends[1].0);
         let entries = self.c.map.entries.len();
         let (name, new_name) = (n(ends[0].1), n(ends[1].1));
-        let outcome = self.c.call(0, Request::Rename { parent, name, new_parent, new_name, flags });
+        let request = Request::Rename { parent, name, new_parent, new_name, flags };
+        let outcome = self.renames((&from, &to), request);
         self.crossed += u32::from(self.c.map.entries.len() > entries);
         if exchange {
             return self.exchanged((&from, &to), outcome);
@@ -395,8 +513,8 @@ fn wherever_slots_place_it_the_tree_is_one() {
     play(2, 60, true);
 }
 
-fn play(ranks: u16, seeds: u64, slots: bool) -> [u32; 4] {
-    let mut counts = [0; 4];
+fn play(ranks: u16, seeds: u64, slots: bool) -> [u32; 7] {
+    let mut counts = [0; 7];
     for seed in 0..seeds {
         let tree = Tree::from([(String::new(), None)]);
         let mut play = Play {
@@ -409,18 +527,27 @@ fn play(ranks: u16, seeds: u64, slots: bool) -> [u32; 4] {
             crossed: 0,
             leaves: 0,
             spreads: 0,
+            guest: None,
+            dice: Prng::new(seed ^ 0x6775_6573_7400),
+            let_in: 0,
+            kept_out: 0,
+            guests_own: 0,
         };
         for round in 0..12 {
             for _ in 0..15 {
                 play.step();
+                if play.dice.chance(1, 2) {
+                    play.guest();
+                }
             }
             play.compare();
             if round % 4 == 3 {
-                (0..usize::from(ranks)).for_each(|rank| play.c.crash(rank));
+                (0..usize::from(ranks)).for_each(|rank| play.crash(rank));
                 play.compare();
             }
         }
-        let more = [play.moves, play.crossed, play.leaves, play.spreads];
+        let guests = [play.let_in, play.kept_out, play.guests_own];
+        let more = [play.moves, play.crossed, play.leaves, play.spreads].into_iter().chain(guests);
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     counts
@@ -428,8 +555,12 @@ fn play(ranks: u16, seeds: u64, slots: bool) -> [u32; 4] {
 
 #[test]
 fn whatever_moves_and_whoever_dies_the_tree_is_one() {
-    let [moves, crossed, leaves, spreads] = play(2, 60, false);
+    let [moves, crossed, leaves, spreads, let_in, kept_out, own] = play(2, 60, false);
     let often = moves > 100 && crossed > 10 && leaves > 10 && spreads > 50;
+    assert!(
+        let_in > 500 && kept_out > 500 && own > 50,
+        "{let_in} let in, {kept_out} kept out, {own} renames"
+    );
     assert!(
         often,
         "{moves} moves, {crossed} renames of directories to another part, {leaves} times a rank left, {spreads} spreads"

@@ -4,13 +4,15 @@ use super::told_journal::{ToldJournal, serve_on};
 use super::*;
 use crate::port::RemoteAcceptor;
 use runtime::port::Port;
-use runtime::{Acceptor, SocketPeer};
+use runtime::{Acceptor, Origin, SocketPeer};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 /// Long enough for a loaded machine; only a failing test takes it.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Anybody, for anything.
+const ROOTS: Origin = Origin { peer: SocketPeer::Trusted, limit: Ino::NONE };
 /// Two of these are more than may be pending.
 const BIG: usize = 40 << 20;
 
@@ -93,7 +95,7 @@ fn the_journal_thread_never_waits_for_itself() {
     slow.fall_behind(&port);
     // A third group, so that too much is pending still when the first is answered.
     let third = RemoteAcceptor::of(&slow.server);
-    let third = third.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
+    let third = third.accept(ROOTS, Arc::new(Mailbox::default())).expect("accept");
     let third = send_aside(&third, big(8));
     third.recv_timeout(LIMIT).expect("a socket's thread never waits");
     slow.go.send(()).expect("the journal waits");
@@ -111,7 +113,7 @@ fn requests_of_this_process_wait_and_nothing_else_does() {
         send_aside(&port, message).recv_timeout(LIMIT).expect("does not wait");
     }
     let remote = RemoteAcceptor::of(&slow.server);
-    let remote = remote.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
+    let remote = remote.accept(ROOTS, Arc::new(Mailbox::default())).expect("accept");
     for message in [message(1_000, Request::SyncFs), ClientMsg::Renew { number: 1 }] {
         send_aside(&remote, message).recv_timeout(LIMIT).expect("a socket's thread never waits");
     }
