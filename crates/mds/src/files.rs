@@ -17,6 +17,18 @@ pub(crate) struct Open {
     rights: u8,
     /// One of them is, or was, for writing.
     pub writes: bool,
+    pub looked: Looked,
+}
+
+/// What is known of where the inode of an open was that nobody has checked, for a session that is limited to a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Looked {
+    #[default]
+    Nothing,
+    /// It had a name inside when that was looked at.
+    Inside,
+    /// It lost its last name in this life of the rank before anybody looked.
+    TooLate,
 }
 
 const _: () = assert!(size_of::<Open>() == 16);
@@ -157,7 +169,26 @@ impl Files {
                 open.rights |= rights;
                 open.writes |= writes;
             }
-            None => file.opens.push(Open { session, count, rights, writes }),
+            None => file.opens.push(Open { session, count, rights, writes, looked: Looked::Nothing }),
+        }
+    }
+
+    /// The session was found to have it open where it may be.
+    pub(crate) fn is_inside(&mut self, ino: Ino, session: SessionId) {
+        if let Some(open) = self.files.get_mut(&ino).and_then(|file| file.opens.of(session)) {
+            open.looked = Looked::Inside;
+        }
+    }
+
+    /// An inode loses its last name: where it was can be looked at no more.
+    pub(crate) fn is_nameless(&mut self, ino: Ino) {
+        let Some(Opens { first, more }) = self.files.get_mut(&ino).map(|file| &mut file.opens) else {
+            return;
+        };
+        for open in first.iter_mut().chain(more) {
+            if open.looked == Looked::Nothing {
+                open.looked = Looked::TooLate;
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //!
 //! Absent: how a session comes by its limit (`session/greeting.rs`); how replicas come and go (`replicas.rs`).
 
+use crate::files::{Looked, Open};
 use crate::op::{Op, Park, Stop};
 use crate::ops::{here, readdir};
 use crate::territory::Side;
@@ -12,9 +13,9 @@ use crate::view::{Found, View};
 use proto::inode::{InodeExt, InodeRecord};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::transact::Seen;
-use proto::{Errno, Ino, Name, NameHash, NodeRef, RankId};
+use proto::{Errno, Ino, Name, NameHash, NodeRef, RankId, SessionId};
 
-/// Parts of a way up that are looked at, each as long as homes are one rank's.
+/// Parts of a way up that are looked at, each as long as homes are one rank's, and at most 4,096 directories long.
 const PIECES_MAX: usize = 256;
 /// Different directories that an inode with several names is looked for in.
 const LINKS_MAX: usize = 64;
@@ -146,8 +147,7 @@ fn is_inode(view: &mut View, op: &mut Op, slot: u32) -> Found<bool> {
         return Ok(true);
     }
     if is_orphans(parent) {
-        // Who has it open may have brought that back: it had a name inside once, or none ever.
-        return Ok(view.has_open(op.session, ino, 0));
+        return Ok(has_nameless_open(view, op.session, ino));
     }
     let inside = if parent == Ino::LINKS {
         let dirs = named_in(view.cache.ext(slot));
@@ -155,6 +155,9 @@ fn is_inode(view: &mut View, op: &mut Op, slot: u32) -> Found<bool> {
     } else {
         within(view, op, NodeRef::bare(parent), None)?
     };
+    if inside && !is_dir {
+        view.files.is_inside(ino, op.session);
+    }
     if !inside && !is_dir && has_checked_open(view, op, ino) {
         op.by_open = !stdx::mutant!("mds_open_grants_outside");
         return Ok(true);
@@ -217,9 +220,13 @@ fn named_in(ext: Option<&InodeExt>) -> Vec<Ino> {
     dirs
 }
 
-/// Whether one of them is inside. What the search for one waits for is waited for: it goes on with that one.
+/// Whether one of them is inside. First by what is cached: no other name's rank, which may be down, is waited for then. What the search for
+/// one waits for is waited for: it goes on with that one.
 fn is_any(view: &mut View, op: &mut Op, dirs: &[Ino]) -> Found<bool> {
     if stdx::mutant!("mds_links_pass_limit") {
+        return Ok(true);
+    }
+    if dirs.iter().any(|dir| is_known_inside(view, op.limit, *dir)) {
         return Ok(true);
     }
     for dir in dirs {
@@ -230,13 +237,38 @@ fn is_any(view: &mut View, op: &mut Op, dirs: &[Ino]) -> Found<bool> {
     Ok(false)
 }
 
+/// Whether a directory is inside by directories that are all cached, here or as replicas, and that nobody is about to move.
+fn is_known_inside(view: &mut View, limit: Ino, dir: Ino) -> bool {
+    let mut at = dir;
+    for _ in 0..PIECES_MAX {
+        if at == limit || at == Ino::ROOT || at.is_reserved() {
+            return at == limit;
+        }
+        let Some(slot) = view.cache.by_ino(at).filter(|_| !view.transactions.is_on_the_move(at)) else {
+            return false;
+        };
+        at = view.cache.parent_of(slot);
+    }
+    false
+}
+
 /// Whether files without a name are there.
 fn is_orphans(dir: Ino) -> bool {
     dir.is_reserved() && dir >= Ino::orphans(RankId(0))
 }
 
+/// Whether the session has it open since it had a name inside, or none. What it says of a former life of this rank nobody has checked: of a
+/// file that had a name since then, and was not found inside by it, that counts for nothing.
+fn has_nameless_open(view: &View, session: SessionId, ino: Ino) -> bool {
+    let counts = |open: &Open| {
+        let claimed = open.rights() == 0 && open.looked == Looked::TooLate;
+        open.session == session && (!claimed || stdx::mutant!("mds_claims_outlive_names"))
+    };
+    view.files.get(ino).is_some_and(|file| file.opens.iter().any(counts))
+}
+
 /// Whether the session has it open since it was inside. What it says of a former life of this rank nobody has checked.
 fn has_checked_open(view: &View, op: &Op, ino: Ino) -> bool {
-    let checked = |open: &crate::files::Open| open.session == op.session && open.rights() != 0;
+    let checked = |open: &Open| open.session == op.session && open.rights() != 0;
     view.files.get(ino).is_some_and(|file| file.opens.iter().any(checked))
 }

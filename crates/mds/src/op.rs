@@ -79,8 +79,6 @@ pub(crate) struct Op {
     pub check: bool,
     /// The directory that its session is limited to; `Ino::NONE`: it is not.
     pub limit: Ino,
-    /// All that it names was inside once: what it needs of others may be taken back.
-    pub inside: bool,
     /// What it names is outside, and open: nothing is granted of that.
     pub by_open: bool,
     pub cred: Cred,
@@ -131,7 +129,6 @@ impl Op {
             place: None,
             check: false,
             limit: Ino::NONE,
-            inside: false,
             by_open: false,
             cred,
             request,

@@ -365,7 +365,8 @@ impl Machine for Rank {
             }
             Input::Limit { conn, dir } => {
                 if let Some(conn) = self.sessions.conns.get_mut(&conn) {
-                    conn.limit = dir;
+                    // All is below the root.
+                    conn.limit = if dir == Ino::ROOT { Ino::NONE } else { dir };
                 }
             }
             Input::Disconnected { conn } => self.disconnected(now, conn, out),

@@ -226,7 +226,7 @@ impl Transactions {
     }
 
     /// Whether somebody else is about to give a directory another parent.
-    fn is_on_the_move(&self, dir: Ino) -> bool {
+    pub(crate) fn is_on_the_move(&self, dir: Ino) -> bool {
         let others = self.moving.iter().filter(|(id, _)| Some(**id) != self.own);
         self.has_inode(dir) || others.into_iter().any(|(_, dirs)| dirs.contains(&dir))
     }

@@ -737,6 +737,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_outside_takes_back", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_renamed_unheard", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_open_grants_outside", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_claims_outlive_names", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     (
         "client_limited_performs",
         "client",

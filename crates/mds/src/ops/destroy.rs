@@ -76,6 +76,8 @@ pub(crate) fn lose_name(
 fn orphan(view: &mut View, target: u32, mut core: InodeCore, headers: &mut Headers) -> Found<()> {
     let orphans = view.system(view.orphans())?;
     core.nlink = 0;
+    // Planned again it may keep its name: then it is looked at there.
+    view.files.is_nameless(core.ino);
     let mut ext = view.cache.ext(target).cloned();
     if let Some(ext) = &mut ext {
         ext.links.clear();

@@ -231,8 +231,10 @@ impl Rank {
             return false;
         }
         let needs = needs::of_transaction(&mut self.view);
-        let renames = matches!(request, Request::Rename { .. }) && !self.peers.unheard.is_empty();
-        if renames && !stdx::mutant!("mds_renamed_unheard") {
+        // By another name in the same directory nobody goes another way.
+        let moves =
+            matches!(request, Request::Rename { parent, new_parent, .. } if parent.ino != new_parent.ino);
+        if moves && !self.peers.unheard.is_empty() && !stdx::mutant!("mds_renamed_unheard") {
             let is_dir =
                 |ino| self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir());
             if needs.iter().any(|need| need.bits.has(Bits::LS) && is_dir(need.ino)) {

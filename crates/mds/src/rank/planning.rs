@@ -128,8 +128,8 @@ impl Rank {
         if self.must_settle(op) {
             return Some(Park::Settled);
         }
-        // Who names what is outside takes nothing back from others: that is asked for when it is known to be inside.
-        if op.limit != Ino::NONE && !op.inside && !stdx::mutant!("mds_outside_takes_back") {
+        // Who names what is outside takes nothing back from others: that is asked for each time it was found inside.
+        if op.limit != Ino::NONE && !stdx::mutant!("mds_outside_takes_back") {
             return None;
         }
         self.in_the_way(op)
@@ -152,10 +152,7 @@ impl Rank {
             self.view.book.let_go(op.id);
         }
         checked?;
-        match std::mem::replace(&mut op.inside, true) {
-            true => Ok(()),
-            false => self.in_the_way(op).map_or(Ok(()), |park| Err(Stop::Park(park))),
-        }
+        self.in_the_way(op).map_or(Ok(()), |park| Err(Stop::Park(park)))
     }
 
     /// A release of what is another rank's. Its client did not know yet that it had gone, and may have claimed it.

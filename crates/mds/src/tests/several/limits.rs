@@ -328,6 +328,40 @@ fn a_home_that_lives_again_moves_no_directory_before_it_is_greeted() {
     assert_eq!((yard.looks(e, "f"), yard.stats(d2)), (Err(Errno::EACCES), Err(Errno::EACCES)));
 }
 
+/// Found by review: clients perform these, and nothing that was performed may wait for another rank.
+#[test]
+fn a_home_that_lives_again_renames_within_a_directory_at_once() {
+    let (mut yard, [_, _, e, _]) = Yard::with_parts();
+    yard.c.create(e, "f");
+    assert!(yard.looks(e, "f").is_ok());
+    let inside = yard.inside;
+    yard.c.cut.insert((1, 0));
+    yard.c.cut.insert((2, 0));
+    yard.c.crash(0);
+    yard.comes_back(0);
+    assert_eq!(yard.c.rename((inside, "x"), (inside, "y")), Ok(Reply::Ok));
+    yard.c.cut.clear();
+    assert!(yard.looks(e, "f").is_ok());
+}
+
+/// Found by review: it waited for the rank of the name that came first.
+#[test]
+fn a_name_inside_is_enough_when_another_names_rank_is_down() {
+    let (mut yard, [x, _, _, o]) = Yard::with_parts();
+    let inner = yard.c.mkdir(o, "inner");
+    let file = yard.c.create(x, "f");
+    for (parent, name) in [(inner, "l"), (x, "l")] {
+        assert!(yard.c.call(0, Request::Link { node: file, parent, name: n(name) }).is_ok());
+    }
+    assert!(yard.c.call(0, Request::Unlink { parent: x, name: n("f") }).is_ok());
+    yard.c.cut.insert((0, 1));
+    let file = NodeRef { parent: Ino::LINKS, hash: name_hash(&SEED, &file.ino.link_name()), ..file };
+    let tid = yard.c.start(0, LIMITED, Request::GetAttr { node: file });
+    yard.c.pass(50);
+    let answer = yard.c.take_answer(0, LIMITED, tid);
+    assert!(matches!(answer, Some(Answered::Outcome(Ok(_)))), "{answer:?}");
+}
+
 /// The same where another rank leads.
 #[test]
 fn a_directory_is_reserved_when_its_home_was_greeted() {
@@ -349,13 +383,14 @@ fn a_directory_is_reserved_when_its_home_was_greeted() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_limits_are_caught() {
-    let defects: [(&str, fn()); 12] = [
+    let defects: [(&str, fn()); 13] = [
         ("mds_limit_unchecked", requests::each_request_is_looked_at),
         ("mds_limit_first_only", both_ends_are_looked_at),
         ("mds_limit_ends_at_boundary", a_way_that_leads_over_other_ranks_is_followed),
         ("mds_limit_not_restored", lives::a_limit_outlives_the_rank),
         ("mds_resumes_without_limit", lives::who_comes_back_has_the_same_limit),
         ("mds_claims_pass_limit", lives::a_session_that_begins_claims_nothing),
+        ("mds_claims_outlive_names", lives::what_was_claimed_outside_counts_for_nothing_when_its_name_goes),
         ("mds_links_pass_limit", an_inode_is_inside_by_any_of_its_names),
         ("mds_outside_takes_back", requests::who_names_what_is_outside_takes_nothing_back),
         ("mds_renamed_unheard", a_home_that_lives_again_moves_no_directory_before_it_is_greeted),

@@ -135,3 +135,33 @@ fn what_was_open_before_the_rank_died_counts_for_nothing_outside() {
     assert_eq!(yard.stats(moved), Err(Errno::EACCES));
     assert!(yard.stats(gone).is_ok(), "it had its name inside");
 }
+
+/// Found by review: what nobody could look at became the session's when it lost its name.
+#[test]
+pub(super) fn what_was_claimed_outside_counts_for_nothing_when_its_name_goes() {
+    let mut yard = Yard::of(1);
+    let (inside, outside) = (yard.inside, yard.outside);
+    let (known, unknown) = (yard.c.create(inside, "known"), yard.c.create(outside, "secret"));
+    yard.c.crash(0);
+    let welcome = yard.greets(0, (yard.session, false), Bits::NONE, inside.ino);
+    assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
+    for node in [known, unknown] {
+        let claim = ClientMsg::Reclaim { node, count: 1, writes: true, locks: Vec::new() };
+        yard.c.hold(0).say(LIMITED, claim);
+    }
+    yard.c.hold(0).say(LIMITED, ClientMsg::Reclaimed);
+    yard.c.settle();
+    assert!(yard.stats(known).is_ok());
+    assert_eq!(yard.stats(unknown), Err(Errno::EACCES));
+    for (parent, name) in [(inside, "known"), (outside, "secret")] {
+        assert_eq!(yard.c.call(0, Request::Unlink { parent, name: n(name) }), Ok(Reply::Ok));
+    }
+    let nameless = |node: NodeRef| {
+        let parent = Ino::orphans(RankId(0));
+        NodeRef { parent, hash: name_hash(&SEED, &node.ino.link_name()), ..node }
+    };
+    assert!(yard.stats(nameless(known)).is_ok(), "it was found inside");
+    assert_eq!(yard.stats(nameless(unknown)), Err(Errno::EACCES));
+    let link = Request::Link { node: nameless(unknown), parent: inside, name: n("mine") };
+    assert_eq!(yard.asks(link), Err(Errno::EACCES));
+}
