@@ -10,9 +10,8 @@ use crate::ops::{here, readdir};
 use crate::territory::Side;
 use crate::transactions::{across, dirs};
 use crate::view::{Found, View};
-use proto::inode::{InodeExt, InodeRecord};
+use proto::inode::InodeExt;
 use proto::request::{LockKind, LockSpec, Request};
-use proto::transact::Seen;
 use proto::{Errno, Ino, Name, NameHash, NodeRef, RankId, SessionId};
 
 /// Parts of a way up that are looked at, each as long as homes are one rank's, and at most 4,096 directories long.
@@ -165,7 +164,7 @@ fn is_inode(view: &mut View, op: &mut Op, slot: u32) -> Found<bool> {
     Ok(inside)
 }
 
-/// One of two inodes that may be at two ranks: the plan says what becomes of that.
+/// One of two inodes that may be at two ranks: the plan says what becomes of that. Of one that is to get one more name its home looks.
 fn is_inode_here(view: &mut View, op: &mut Op, node: NodeRef) -> Found<bool> {
     match here(view.resolve(node, op))? {
         Ok(slot) => is_inode(view, op, slot),
@@ -179,20 +178,34 @@ fn links_here(view: &mut View, op: &mut Op, node: NodeRef) -> Found<bool> {
     Ok(inside && !std::mem::take(&mut op.by_open))
 }
 
-/// The same of an inode that another rank tells of.
-pub(crate) fn check_told(view: &mut View, op: &mut Op, told: &InodeRecord, seen: &Seen) -> Found<()> {
-    if op.limit == Ino::NONE || stdx::mutant!("mds_limit_unchecked") || stdx::mutant!("mds_limit_first_only")
-    {
+/// EACCES unless an inode here, which another rank asks for to give it one more name, is inside of the limit of the session that wants that.
+/// As there, that it is open is not enough.
+pub(crate) fn check_linked(
+    view: &mut View,
+    op: &mut Op,
+    slot: u32,
+    (limit, session): (Ino, SessionId),
+) -> Found<()> {
+    if limit == Ino::NONE || stdx::mutant!("mds_limit_unchecked") || stdx::mutant!("mds_limit_first_only") {
         return Ok(());
     }
-    let inside = if is_orphans(seen.dir) {
-        seen.holders.iter().any(|holder| holder.session == op.session && holder.opens > 0)
-    } else if seen.dir == Ino::LINKS {
-        is_any(view, op, &named_in(told.ext.as_deref()))?
-    } else {
-        within(view, op, NodeRef::bare(seen.dir), None)?
-    };
-    if inside { Ok(()) } else { Err(Errno::EACCES.into()) }
+    // The operation is the other rank's, which has no limit itself.
+    let own = (std::mem::replace(&mut op.limit, limit), std::mem::replace(&mut op.session, session));
+    let inside = is_inode(view, op, slot);
+    (op.limit, op.session) = own;
+    let by_open = std::mem::take(&mut op.by_open);
+    if matches!(inside, Err(Stop::Park(_))) {
+        // Whom it waits for may wait for something that is withheld for it.
+        view.book.let_go(op.id);
+    }
+    match inside? && !by_open {
+        true => Ok(()),
+        // Whoever has it open may not have been back yet: he asks another rank for this.
+        false if view.reconnecting && is_orphans(view.cache.parent_of(slot)) => {
+            Err(Stop::Park(Park::Reconnect))
+        }
+        false => Err(Errno::EACCES.into()),
+    }
 }
 
 /// What a sync names: a directory whose content is here, wherever its inode is, or an inode.

@@ -26,8 +26,9 @@ pub enum Part {
     /// A name in a directory whose content is there. `leaves`: if the inode is in it, it gets another home. `synced`: its data is to
     /// be durable, as it is where it leaves.
     Name { parent: NodeRef, name: Name, leaves: bool, synced: bool },
-    /// An inode whose home is there; it gets another one, unless it is in `//links`.
-    Inode { node: NodeRef },
+    /// An inode whose home is there; it gets another one, unless it is in `//links`. No directory. `limit`: what the session that asks is
+    /// limited to, or NONE; the home looks whether it is inside.
+    Inode { node: NodeRef, limit: Ino, session: SessionId },
     /// The way up from a directory whose home is there, as far as homes are there: whether `moved` is on it, and where it goes on. It
     /// is reserved by nobody.
     Above { node: NodeRef, moved: Ino },
@@ -173,7 +174,10 @@ impl Part {
                 parent.encode(w.u8(1));
                 w.name(name.as_bytes()).bool(*leaves).bool(*synced);
             }
-            Self::Inode { node } => node.encode(w.u8(2)),
+            Self::Inode { node, limit, session } => {
+                node.encode(w.u8(2));
+                w.u64(limit.0).u64(session.0);
+            }
             Self::Above { node, moved } => {
                 node.encode(w.u8(3));
                 w.u64(moved.0);
@@ -198,7 +202,9 @@ impl Part {
                 leaves: r.bool()?,
                 synced: r.bool()?,
             },
-            2 => Self::Inode { node: NodeRef::decode(r)? },
+            2 => {
+                Self::Inode { node: NodeRef::decode(r)?, limit: Ino(r.u64()?), session: SessionId(r.u64()?) }
+            }
             3 => Self::Above { node: NodeRef::decode(r)?, moved: Ino(r.u64()?) },
             4 => {
                 let (rank, count) = (RankId(r.u16()?), r.u32()? as usize);
@@ -439,7 +445,7 @@ mod tests {
         let parts = || {
             vec![
                 Part::Name { parent: node, name: name(), leaves: true, synced: false },
-                Part::Inode { node },
+                Part::Inode { node, limit: Ino(4100), session: SessionId(11) },
                 Part::Above { node, moved: Ino(4099) },
                 Part::Sessions { rank: RankId(2), sessions: vec![SessionId(7), SessionId(9)] },
                 Part::Content { dir: Ino(4098), placed: true, newborn: false },

@@ -729,6 +729,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // No session of a simulated world is limited.
     ("mds_limit_unchecked", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_limit_first_only", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_limit_looks_late", "mds", "tests::several::limits::defects_of_limits_are_caught"),
+    ("mds_linked_directory_leaves", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_limit_ends_at_boundary", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_limit_not_restored", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_resumes_without_limit", "mds", "tests::several::limits::defects_of_limits_are_caught"),

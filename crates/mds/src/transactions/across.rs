@@ -7,7 +7,6 @@
 use crate::cache::attr_of;
 use crate::cache::dir::next_number;
 use crate::cache::slab::NONE;
-use crate::limits;
 use crate::op::{Effects, Learned, Op, Park, Plan, Stop};
 use crate::ops::destroy::{self, Fate};
 use crate::ops::sync::sync_first;
@@ -574,10 +573,11 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
     let target = match here(view.resolve(node, op))? {
         Ok(slot) => held_here(view, slot, true)?,
         Err(hint) => {
-            let (rank, seen) = view.told(hint, &Part::Inode { node })?;
-            let record = record_of(&seen.value)?;
-            limits::check_told(view, op, &record, &seen)?;
-            let (InodeRecord { core, ext }, home) = (record, there(view, rank, &seen));
+            // Its home looks whether it is inside of the session's limit, before it does anything else for that.
+            let part = Part::Inode { node, limit: op.limit, session: op.session };
+            let (rank, seen) = view.told(hint, &part)?;
+            let InodeRecord { core, ext } = record_of(&seen.value)?;
+            let home = there(view, rank, &seen);
             Held { core, ext, home, node: NONE, direct: true, holders: seen.holders }
         }
     };

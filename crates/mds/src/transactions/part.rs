@@ -5,6 +5,7 @@
 use crate::cache::node;
 use crate::caps::book::Need;
 use crate::caps::needs;
+use crate::limits;
 use crate::op::{Effects, LoadKey, Op, OpId, Park, Plan, Stop};
 use crate::ops::Headers;
 use crate::ops::destroy::{self, Fate};
@@ -237,19 +238,9 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let one = Looked { seen, reserved, node, leaves: *leaves, synced: *synced, way: None };
             at_rest(view, op, one, patience)
         }
-        Part::Inode { node } => {
+        Part::Inode { node, limit, session } => {
             let slot = view.resolve(*node, op)?;
-            let dir = view.writable(slot)?;
-            let found = view.cache.node(slot);
-            let name = Name::new(found.name.as_bytes()).map_err(|_| Errno::EIO)?;
-            let (ino, home) = (found.ino(), view.cache.dir(dir).of());
-            let value = value_of(view, slot);
-            let seen = Seen { parent: Box::default(), dir: home, name, value, holders: Vec::new() };
-            // One without a name gets its first where that is to be, and leaves to there.
-            let leaves = found.core.nlink == 0 || (home != Ino::LINKS && view.is_boundary(Ino::LINKS));
-            let reserved = Reserved { dir: home, hash: found.hash, ino };
-            let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false, way: None };
-            at_rest(view, op, one, patience)
+            look_at_inode(view, op, slot, (*limit, *session), patience)
         }
         Part::Above { node, moved } => {
             let top = dirs::above(view, op, *node, *moved)?;
@@ -277,6 +268,39 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             look_into(view, op, *dir, patience)
         }
     }
+}
+
+/// An inode that gets one more name. Nothing is asked of anybody for one that is outside of the limit, or a directory.
+fn look_at_inode(
+    view: &mut View,
+    op: &mut Op,
+    slot: u32,
+    limited: (Ino, SessionId),
+    patience: Patience,
+) -> Found<Looked> {
+    let late = stdx::mutant!("mds_limit_looks_late");
+    if !late {
+        limits::check_linked(view, op, slot, limited)?;
+    }
+    // It would get an entry of the cluster map, as if it left.
+    if view.cache.node(slot).is_dir() && !stdx::mutant!("mds_linked_directory_leaves") {
+        return Err(Errno::EPERM.into());
+    }
+    let dir = view.writable(slot)?;
+    let found = view.cache.node(slot);
+    let name = Name::new(found.name.as_bytes()).map_err(|_| Errno::EIO)?;
+    let (ino, home) = (found.ino(), view.cache.dir(dir).of());
+    let value = value_of(view, slot);
+    let seen = Seen { parent: Box::default(), dir: home, name, value, holders: Vec::new() };
+    // One without a name gets its first where that is to be, and leaves to there.
+    let leaves = found.core.nlink == 0 || (home != Ino::LINKS && view.is_boundary(Ino::LINKS));
+    let reserved = Reserved { dir: home, hash: found.hash, ino };
+    let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false, way: None };
+    let one = at_rest(view, op, one, patience)?;
+    if late {
+        limits::check_linked(view, op, slot, limited)?;
+    }
+    Ok(one)
 }
 
 /// The whole content of a directory that is to go: whether there are names in it.
@@ -503,7 +527,7 @@ impl Rank {
             Part::Above { .. } | Part::Sessions { .. } => Ino::NONE,
             Part::Content { dir, .. } => *dir,
             Part::Name { parent, name, .. } => self.view.cache.inner(parent.ino, self.view.name_hash(name)),
-            Part::Inode { node } => {
+            Part::Inode { node, .. } => {
                 let known = self.view.cache.by_ino(node.ino);
                 known.map_or(node.parent, |slot| self.view.cache.parent_ino(slot))
             }

@@ -165,3 +165,23 @@ pub(super) fn what_was_claimed_outside_counts_for_nothing_when_its_name_goes() {
     let link = Request::Link { node: nameless(unknown), parent: inside, name: n("mine") };
     assert_eq!(yard.asks(link), Err(Errno::EACCES));
 }
+
+/// Another rank is asked for its first name, which its home is to let pass: that waits for who may have it open.
+#[test]
+fn whose_it_is_that_has_no_name_is_known_when_its_session_is_back_at_its_home() {
+    let (mut yard, [x, d, ..]) = Yard::with_parts();
+    let made = yard.asks(Request::TmpFile { parent: d, new: mode(0o644), flags: 2 });
+    let Ok(Reply::Created { attr, .. }) = made else { panic!("{made:?}") };
+    yard.c.crash(1);
+    let link = Request::Link { node: node(&attr), parent: x, name: n("tmp") };
+    let tid = yard.c.start(0, LIMITED, link);
+    yard.c.pass(50);
+    assert_eq!(yard.c.take_answer(0, LIMITED, tid), None);
+    let welcome = yard.greets(1, (yard.session, false), Bits::NONE, yard.inside.ino);
+    assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
+    let claim = ClientMsg::Reclaim { node: node(&attr), count: 1, writes: true, locks: Vec::new() };
+    yard.c.hold(1).say(LIMITED, claim);
+    yard.c.hold(1).say(LIMITED, ClientMsg::Reclaimed);
+    // It is let pass; and does not leave by what a former life may have answered.
+    assert_eq!(yard.c.wait(0, LIMITED, tid), Answered::Outcome(Err(Errno::EXDEV)));
+}

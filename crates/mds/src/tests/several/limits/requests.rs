@@ -256,7 +256,54 @@ fn a_file_without_a_name_gets_its_first_inside() {
     assert_eq!(yard.stats(node(&attr)), Err(Errno::EACCES));
     let link = |parent| Request::Link { node: node(&attr), parent, name: n("theirs") };
     for parent in [x, d, e] {
-        // A mount in the rank's process has it open: it does not go anywhere.
-        assert!(matches!(yard.asks(link(parent)), Err(Errno::EACCES | Errno::EXDEV)));
+        assert_eq!(yard.asks(link(parent)), Err(Errno::EACCES));
     }
+}
+
+/// Its home was asked by a rank that looked behind that: what others kept was taken back, who had it open was told to join, it was reserved,
+/// and directories got entries of their own.
+#[test]
+pub(super) fn a_link_of_what_another_rank_has_outside_disturbs_nobody() {
+    let mut yard = Yard::of(2);
+    let o = yard.c.mkdir(yard.outside, "o");
+    assert_eq!(yard.c.pin(o, 1), Ok(Reply::Ok));
+    let (file, sub) = (yard.c.create(o, "f"), yard.c.mkdir(o, "sub"));
+    yard.c.greet(1, Peer::Trusted, Bits::ATTRS.with(Bits::FC));
+    for request in [Request::Open { node: file, flags: 2 }, Request::GetAttr { node: sub }] {
+        let tid = yard.c.start(1, REMOTE, request);
+        assert!(matches!(yard.c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    }
+    let world = &yard.c.worlds[1];
+    let place = world.rank.sessions.map[&world.sessions[&REMOTE]].place.expect("a place");
+    assert!([file, sub].iter().all(|of| world.rank.view.book.has(place, of.ino)), "or this shows nothing");
+    yard.c.deaf = true;
+    yard.c.worlds[1].sent.clear();
+    let journal = yard.c.worlds[1].journal.len();
+    for (at, node) in [file, sub, file, sub].into_iter().enumerate() {
+        let link = Request::Link { node, parent: yard.inside, name: n(&format!("l{at}")) };
+        assert_eq!(yard.at(0, link), DENIED);
+        yard.c.pass(20);
+    }
+    let disturbs = |message: &ServerMsg| matches!(message, ServerMsg::Recall { .. } | ServerMsg::Join { .. });
+    let world = &yard.c.worlds[1];
+    assert!(!world.sent.iter().any(|(_, message)| disturbs(message)), "{:?}", world.sent);
+    assert_eq!(world.journal.len(), journal, "nothing was reserved");
+    assert!(yard.c.worlds.iter().all(|world| world.wishes.is_empty()));
+}
+
+#[test]
+pub(super) fn a_link_of_a_directory_carves_nothing() {
+    let mut yard = Yard::of(2);
+    let d = yard.c.mkdir(yard.inside, "d");
+    assert_eq!(yard.c.pin(d, 1), Ok(Reply::Ok));
+    let sub = yard.c.mkdir(d, "sub");
+    yard.c.deaf = true;
+    let link = Request::Link { node: sub, parent: yard.inside, name: n("l") };
+    for conn in [EMBEDDED, LIMITED] {
+        let tid = yard.c.start(0, conn, link.clone());
+        yard.c.pass(20);
+        let answered = yard.c.take_answer(0, conn, tid);
+        assert_eq!(answered, Some(Answered::Outcome(Err(Errno::EPERM))), "{conn:?}");
+    }
+    assert!(yard.c.worlds.iter().all(|world| world.wishes.is_empty()));
 }
