@@ -200,9 +200,7 @@ impl Rank {
 
     /// Hands batches over once the journal holds all that they say.
     fn emit(&mut self, now: Now, batches: Vec<StoreBatch>, mut writing: Writing) {
-        // Whoever waits for a seal waits for the checkpoint that ends it.
-        let pause_ns = if self.moves.is_sealed() { 0 } else { self.view.config.limits.slice_pause_ns };
-        self.checkpoint.slice_at = now.mono.after(pause_ns);
+        self.checkpoint.slice_at = now.mono.after(self.view.config.limits.slice_pause_ns);
         if batches.is_empty() {
             return;
         }
