@@ -66,7 +66,7 @@ pub(super) fn limit_of(client: &[u8]) -> Ino {
 /// To what a session is limited whose connection is limited to `decided` and which wants to be to `wished`.
 fn effective(decided: Ino, wished: Ino) -> Result<Ino, &'static str> {
     // All is below the root.
-    let wished = if wished == Ino::ROOT { Ino::NONE } else { wished };
+    let [decided, wished] = [decided, wished].map(|limit| if limit == Ino::ROOT { Ino::NONE } else { limit });
     let limit = if decided == Ino::NONE { wished } else { decided };
     match () {
         () if limit != Ino::NONE && limit.is_reserved() => Err("nobody can be limited to that"),
