@@ -36,7 +36,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         [ $rank != $VICTIM ] || who=victim
         span $who.before "$LOADED" "$killed" r$rank
         [ $who = victim ] || span $who.away "$killed" "$active" r$rank
-        [ $who = victim ] || span $who.second "$killed" "$(later "$active" "$(plus "$killed" 1)")" r$rank
+        [ $who = victim ] || span $who.second "$killed" "$(awk -v from="$killed" -v to="$active" 'BEGIN { printf "%.6f", (to > from + 1) ? to : from + 1 }')" r$rank
         span $who.after "$killed" "$end" r$rank
     done
     kill "$SERVER" && wait_end "$SERVER" 60 || die "the server does not end"
