@@ -123,8 +123,17 @@ impl Yard {
 
     /// It comes back to a rank that lives again.
     fn comes_back(&mut self, at: usize) {
+        self.claims(at, &[]);
+    }
+
+    /// And says that it has these open for writing.
+    fn claims(&mut self, at: usize, nodes: &[NodeRef]) {
         let welcome = self.greets(at, (self.session, false), Bits::NONE, self.inside.ino);
         assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
+        for node in nodes {
+            let claim = ClientMsg::Reclaim { node: *node, count: 1, writes: true, locks: Vec::new() };
+            self.c.hold(at).say(LIMITED, claim);
+        }
         self.c.hold(at).say(LIMITED, ClientMsg::Reclaimed);
         self.c.settle();
     }

@@ -125,13 +125,7 @@ fn what_was_open_before_the_rank_died_counts_for_nothing_outside() {
     assert_eq!(yard.c.rename((inside, "moved"), (outside, "moved")), Ok(Reply::Ok));
     assert!(yard.c.call(0, Request::Unlink { parent: inside, name: n("gone") }).is_ok());
     yard.c.crash(0);
-    let welcome = yard.greets(0, (yard.session, false), Bits::NONE, inside.ino);
-    assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
-    for node in [moved, gone] {
-        let claim = ClientMsg::Reclaim { node, count: 1, writes: true, locks: Vec::new() };
-        yard.c.hold(0).say(LIMITED, claim);
-    }
-    yard.c.hold(0).say(LIMITED, ClientMsg::Reclaimed);
+    yard.claims(0, &[moved, gone]);
     assert_eq!(yard.stats(moved), Err(Errno::EACCES));
     assert!(yard.stats(gone).is_ok(), "it had its name inside");
 }
@@ -143,14 +137,7 @@ pub(super) fn what_was_claimed_outside_counts_for_nothing_when_its_name_goes() {
     let (inside, outside) = (yard.inside, yard.outside);
     let (known, unknown) = (yard.c.create(inside, "known"), yard.c.create(outside, "secret"));
     yard.c.crash(0);
-    let welcome = yard.greets(0, (yard.session, false), Bits::NONE, inside.ino);
-    assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
-    for node in [known, unknown] {
-        let claim = ClientMsg::Reclaim { node, count: 1, writes: true, locks: Vec::new() };
-        yard.c.hold(0).say(LIMITED, claim);
-    }
-    yard.c.hold(0).say(LIMITED, ClientMsg::Reclaimed);
-    yard.c.settle();
+    yard.claims(0, &[known, unknown]);
     assert!(yard.stats(known).is_ok());
     assert_eq!(yard.stats(unknown), Err(Errno::EACCES));
     for (parent, name) in [(inside, "known"), (outside, "secret")] {
@@ -177,11 +164,7 @@ fn whose_it_is_that_has_no_name_is_known_when_its_session_is_back_at_its_home() 
     let tid = yard.c.start(0, LIMITED, link);
     yard.c.pass(50);
     assert_eq!(yard.c.take_answer(0, LIMITED, tid), None);
-    let welcome = yard.greets(1, (yard.session, false), Bits::NONE, yard.inside.ino);
-    assert!(matches!(welcome, ServerMsg::Welcome { resumed: true, .. }), "{welcome:?}");
-    let claim = ClientMsg::Reclaim { node: node(&attr), count: 1, writes: true, locks: Vec::new() };
-    yard.c.hold(1).say(LIMITED, claim);
-    yard.c.hold(1).say(LIMITED, ClientMsg::Reclaimed);
+    yard.claims(1, &[node(&attr)]);
     // It is let pass; and does not leave by what a former life may have answered.
     assert_eq!(yard.c.wait(0, LIMITED, tid), Answered::Outcome(Err(Errno::EXDEV)));
 }
