@@ -90,8 +90,9 @@ enum Phase {
     Drain(InUse),
     /// What they have open or locked is noted.
     List(InUse),
-    /// What is dirty below goes to the store.
-    Flush { until: u64 },
+    /// What is dirty below goes to the store, and from that name of that directory on what is clean leaves the cache meanwhile; none: has
+    /// left.
+    Flush { until: u64, thin: Option<(u32, NameHash)> },
     /// The store has where inodes below are: which list of places, and the inode to go on from.
     Places(u8, Ino),
     /// What is below leaves the cache, from that index of its directories on.
@@ -240,6 +241,7 @@ impl Moves {
                 Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => {
                     true
                 }
+                Phase::Flush { thin, .. } => thin.is_some(),
                 Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
                 Phase::Name
                 | Phase::Named
@@ -247,7 +249,6 @@ impl Moves {
                 | Phase::Dropping
                 | Phase::PreFlush { .. }
                 | Phase::Announce
-                | Phase::Flush { .. }
                 | Phase::Join
                 | Phase::Tell(_)
                 | Phase::Journal(_)
@@ -329,6 +330,12 @@ impl Rank {
     pub(crate) fn next_checkpoint(&mut self) -> u64 {
         self.checkpoint.wanted = true;
         self.checkpoint.begun + 1
+    }
+
+    fn flush_sealed(&mut self) -> Phase {
+        let keeps = stdx::mutant!("mds_seal_waits_to_thin") || stdx::mutant!("mds_moved_stays_cached");
+        let thin = (!keeps).then_some((0, NameHash(0)));
+        Phase::Flush { until: self.next_checkpoint(), thin }
     }
 
     /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
@@ -589,22 +596,24 @@ impl Rank {
             },
             Phase::List(at) => match self.find_holders(part, at, true) {
                 Slice::More(at) => Some(Phase::List(at)),
-                Slice::Wait | Slice::Done => Some(Phase::Flush { until: self.next_checkpoint() }),
+                Slice::Wait | Slice::Done => Some(self.flush_sealed()),
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
-            Phase::Flush { until } if self.checkpoint.last < until => None,
+            Phase::Flush { until, thin } if self.checkpoint.last < until => {
+                thin.map(|from| Phase::Flush { until, thin: self.thin_below(from) })
+            }
             Phase::Flush { .. } => Some(Phase::Places(0, Ino(0))),
             Phase::Places(list, from) => match self.places_stored(part, (list, from)) {
                 Slice::More((list, from)) => Some(Phase::Places(list, from)),
                 Slice::Wait | Slice::Done => Some(Phase::Empty(0)),
-                Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
+                Slice::No(_) => Some(self.flush_sealed()),
             },
             Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.tell_holders(),
             Phase::Empty(from) => match self.empty_below(from) {
                 Slice::More(from) => Some(Phase::Empty(from)),
                 Slice::Wait | Slice::Done => self.tell_holders(),
-                Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
+                Slice::No(_) => Some(self.flush_sealed()),
             },
             Phase::Tell(at) => match self.chunk_told(at, out)? {
                 Told::More(next) => Some(next),

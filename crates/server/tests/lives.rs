@@ -8,7 +8,7 @@ use proto::{NodeRef, SessionId};
 use runtime::{Addr, SocketConnector};
 use serde_json::{Value, json};
 use server::ServerError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -134,11 +134,20 @@ fn a_damaged_rank_is_given_to_nobody_before_somebody_says_so() {
     bench.stop();
 }
 
+/// A folder where the next map would be.
+fn put_in_the_way(dir: &Path) -> PathBuf {
+    let new = dir.join("fs/cluster/map.new");
+    // What was the map before, again and again while maps are written.
+    while std::fs::create_dir(&new).is_err() {
+        let _gone_already = std::fs::remove_file(&new);
+    }
+    new
+}
+
 #[test]
 fn a_map_that_cannot_be_written_for_a_while_is_told_and_written_again() {
     let mut bench = Bench::new(Some(2));
-    let in_the_way = bench.dir.path().join("fs/cluster/map.new");
-    std::fs::create_dir(&in_the_way).expect("a folder where the new map would be");
+    let in_the_way = put_in_the_way(bench.dir.path());
     let before = bench.incarnation();
     assert_eq!(bench.admin(&json!({"cmd": "mds fail", "who": "0"}))["ok"], false);
     bench.until("health says nothing", |bench| bench.checks().contains(&"CLUSTER_MAP_UNWRITABLE".to_owned()));
@@ -154,8 +163,7 @@ fn a_map_that_cannot_be_written_for_a_while_is_told_and_written_again() {
 #[test]
 fn the_map_of_a_mount_is_written_again() {
     let mut bench = Bench::new(None);
-    let in_the_way = bench.dir.path().join("fs/cluster/map.new");
-    std::fs::create_dir(&in_the_way).expect("a folder where the new map would be");
+    let in_the_way = put_in_the_way(bench.dir.path());
     let set = json!({"cmd": "fs set", "fs": "pandofs", "key": "placement", "value": "hash"});
     assert_eq!(bench.admin(&set)["ok"], false);
     std::fs::remove_dir(&in_the_way).expect("away");

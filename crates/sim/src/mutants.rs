@@ -231,6 +231,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_home_that_came_is_damage", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
     ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
+    ("mds_seal_waits_to_thin", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
     ("mds_mask_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
@@ -547,6 +548,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A power cut between two syncs of one swap.
     ("registry_no_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     ("registry_no_folder_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
+    ("registry_recovers_in_place", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     ("registry_reads_undurable", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
     // What the world of several ranks never asks for, or hardly ever shows.
     ("mds_heard_is_not_kept", "mds", "tests::several::slots::defects_of_slots_are_caught"),

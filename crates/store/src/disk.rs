@@ -119,6 +119,14 @@ pub trait Disk: Send + Sync + 'static {
     /// `Io`.
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError>;
 
+    /// As `rename`; what was `to` is `from` then, if there was one and the file system can do that.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn exchange(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.rename(from, to)
+    }
+
     /// Names of the files (not folders) in a folder, sorted, without the folder's name; empty when
     /// the folder is not there.
     ///

@@ -104,6 +104,14 @@ impl Disk for RealDisk {
         fs::rename(self.root.join(from), self.root.join(to)).map_err(|error| failed(from, &error))
     }
 
+    fn exchange(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        match exchange(&self.root.join(from), &self.root.join(to)) {
+            // There is none, or the file system cannot do it; then the rename says what is wrong, if anything is.
+            Err(_) => self.rename(from, to),
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         let entries = match fs::read_dir(self.root.join(folder)) {
             Ok(entries) => entries,
@@ -199,6 +207,17 @@ pub(crate) fn space_of(path: &Path) -> io::Result<Space> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` ends in NUL.
     statvfs(|stat| unsafe { libc::statvfs(path.as_ptr(), stat) })
+}
+
+fn exchange(from: &Path, to: &Path) -> io::Result<()> {
+    let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    let (from, to) = (path(from)?, path(to)?);
+    let at = libc::AT_FDCWD;
+    // SAFETY: both paths end in NUL.
+    match unsafe { libc::renameat2(at, from.as_ptr(), at, to.as_ptr(), libc::RENAME_EXCHANGE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Space of the device that holds an open folder.

@@ -422,6 +422,25 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn exchange(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let (Some(new), Some(old)) = (state.names.get(from).copied(), state.names.get(to).copied()) else {
+            drop(state);
+            return self.rename(from, to);
+        };
+        state.burn(from)?;
+        // Its space stays while it is between two names.
+        let held = |state: &mut State, by: i8| {
+            if let Some(node) = state.nodes.get_mut(&old) {
+                node.handles = node.handles.saturating_add_signed(by.into());
+            }
+        };
+        held(&mut state, 1);
+        state.change_names(vec![(to.into(), Some(new)), (from.into(), Some(old))]);
+        held(&mut state, -1);
+        Ok(())
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         let state = self.state();
         state.alive(folder)?;

@@ -174,6 +174,31 @@ impl Rank {
         Slice::More((list + 1, Ino(0)))
     }
 
+    /// What is clean below begins to leave the cache, as if there were no room for it: while the store takes the rest nobody is served
+    /// there, and less is left for `empty_below`. Where it goes on.
+    pub(super) fn thin_below(&mut self, (first, from): (u32, NameHash)) -> Option<(u32, NameHash)> {
+        let slots = self.view.cache.dirs.slots();
+        let slice = self.view.config.limits.move_slice;
+        let next = first.saturating_add(slice);
+        let (mut names, mut from) = (slice, from);
+        for slot in first..slots.min(next) {
+            let dir = self.view.cache.dir(slot);
+            let is_content = dir.ino != Ino::NONE && !dir.has(dir::FOREIGN | dir::PINNED | dir::REMOVED);
+            let looked = dir.table.len();
+            if is_content && self.view.side(slot) == Some(Side::Sealed) {
+                if let Some(rest) = self.view.cache.thin(slot, from, names) {
+                    return Some((slot, rest));
+                }
+                names = names.saturating_sub(looked);
+                if names == 0 {
+                    return Some((slot + 1, NameHash(0)));
+                }
+            }
+            from = NameHash(0);
+        }
+        (next < slots).then_some((next, NameHash(0)))
+    }
+
     /// What is below leaves the cache: nobody is served from it, and whoever has it next changes it.
     pub(super) fn empty_below(&mut self, from: u32) -> Slice<u32> {
         let slots = self.view.cache.dirs.slots();

@@ -260,10 +260,44 @@ fn what_became_dirty_is_stored_before_the_seal() {
     }
 }
 
+/// Ten thousand names took a third of the seal to leave the cache, after the checkpoint.
+#[test]
+fn what_is_clean_leaves_while_the_store_takes_the_rest() {
+    for is_given_up in [false, true] {
+        let mut s = Scene::new();
+        let names = |s: &Scene| {
+            let cache = &s.c.worlds[0].rank.view.cache;
+            cache.find_dir(s.dir.ino).map_or(0, |slot| cache.dir(slot).table.len())
+        };
+        for number in 0..60 {
+            s.c.create(s.dir, &format!("more{number}"));
+        }
+        s.c.checkpoint(0);
+        let pin = s.c.start(0, EMBEDDED, Cluster::pin_request(s.dir, 1));
+        s.until_announced_then_slow();
+        s.c.deaf = true;
+        s.c.create(s.dir, "late");
+        assert_eq!(names(&s), 64);
+        s.c.deaf = false;
+        s.c.pass(50);
+        assert!(s.c.worlds[0].rank.moves.is_sealed(), "{:?}", s.c.worlds[0].notes);
+        assert_eq!(names(&s), 2, "of one the store has to hear, and below `sub` something was cached");
+        if is_given_up {
+            s.c.pass(80);
+            assert_eq!((s.moving(), s.owners()), (false, vec![0]));
+            assert_eq!(s.c.names(s.dir).len(), 64);
+        }
+        s.c.hold(0).let_go();
+        assert_eq!(s.c.wait(0, EMBEDDED, pin), Answered::Outcome(Ok(Reply::Ok)), "{:?}", s.c.worlds[0].notes);
+        assert_eq!((s.owners(), s.c.names(s.dir).len()), (vec![1], 64));
+    }
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_seals_are_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 3] = [
+        ("mds_seal_waits_to_thin", what_is_clean_leaves_while_the_store_takes_the_rest),
         ("mds_seal_unbounded", what_is_sealed_for_too_long_is_served_again_and_moves_later),
         ("mds_seals_however_dirty", what_became_dirty_is_stored_before_the_seal),
     ];
