@@ -13,7 +13,7 @@ const SECTION_CORE: u8 = 1;
 const SECTION_SPREAD: u8 = 10;
 const SECTION_UNIT: u8 = 11;
 const SECTION_BY_ITSELF: u8 = 12;
-const SECTION_HEAT: u8 = 13;
+const SECTION_TOLD: u8 = 13;
 
 /// The deepest spread: 256 units.
 pub const SPREAD_DEPTH_MAX: u8 = 8;
@@ -122,19 +122,20 @@ impl FragHeader {
         }
     }
 
-    /// How much was asked of it of late, reads and writes, as whoever has its content adds it to what another rank is told. It is of no
-    /// header that is kept.
+    /// What whoever has a unit's content adds to its header when another rank is told: the number that it calls the unit by, and how much
+    /// was asked of it of late, reads and writes. It is of no header that is kept.
     #[must_use]
-    pub fn heat(&self) -> Option<[u32; 2]> {
-        let (_, body) = self.unknown.iter().find(|(tag, _)| *tag == SECTION_HEAT)?;
+    pub fn told(&self) -> Option<(Ino, [u32; 2])> {
+        let (_, body) = self.unknown.iter().find(|(tag, _)| *tag == SECTION_TOLD)?;
         let mut r = Reader::new(body);
-        Some([r.u32().ok()?, r.u32().ok()?])
+        let heat = [r.u32().ok()?, r.u32().ok()?];
+        Some((Ino(r.u64().ok()?), heat))
     }
 
-    /// Appends the header, and how much was asked of it.
-    pub fn encode_with_heat(&self, [reads, writes]: [u32; 2], w: &mut Writer) {
+    /// Appends the header, and what is told beside it.
+    pub fn encode_told(&self, number: Ino, [reads, writes]: [u32; 2], w: &mut Writer) {
         self.encode(w);
-        w.u8(SECTION_HEAT).u32(8).u32(reads).u32(writes);
+        w.u8(SECTION_TOLD).u32(16).u32(reads).u32(writes).u64(number.0);
     }
 
     /// Appends the header.
@@ -275,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn heat_is_told_beside_it() {
+    fn number_and_heat_are_told_beside_it() {
         let header = FragHeader { version: Version(3), entries: 2, ..Default::default() };
         let mut w = Writer::new();
-        header.encode_with_heat([7, 9], &mut w);
+        header.encode_told(Ino(5001), [7, 9], &mut w);
         let told = FragHeader::decode(&w.0).expect("a header");
-        assert_eq!((told.heat(), told.entries), (Some([7, 9]), 2));
-        assert_eq!(header.heat(), None);
+        assert_eq!((told.told(), told.entries), (Some((Ino(5001), [7, 9])), 2));
+        assert_eq!(header.told(), None);
     }
 
     #[test]

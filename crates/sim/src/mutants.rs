@@ -231,6 +231,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_home_that_came_is_damage", "mds", "tests::several::slots::defects_of_slots_are_caught"),
     // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
     ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
+    ("mds_units_of_another_time", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
     ("mds_seal_waits_to_thin", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
@@ -509,7 +510,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // More than 64 files that were open when a rank died, and are closed before anything moves.
     ("mds_unseen_waits_for_nothing", "mds", "moves::unseen::tests::a_wait_for_nothing_is_caught"),
     // A directory of many parts, merged while its home asks for all of them: one of some thousand seeds.
-    ("mds_each_part_is_a_sign", "mds", "tests::several::merges::a_sign_from_each_part_is_caught"),
+    ("mds_each_part_is_a_sign", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
     // No invariant is broken by it: a kernel asks more often.
     ("client_grants_end_with_change", "client", "machine::tests::shown::defects_of_what_is_shown_are_caught"),
     // What is granted too soon is seldom asked for again before it is right: more than 100 seeds, or 400.

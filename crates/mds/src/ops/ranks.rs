@@ -96,7 +96,7 @@ pub(crate) fn totals(view: &mut View, op: &mut Op, unit: Unit) -> Found<Plan> {
     let mut header = Writer::new();
     // Whoever has the whole may want to merge it, if it is cold.
     match dir.header.unit() {
-        Some(_) => dir.header.encode_with_heat(view.heat_of(dir.ino), &mut header),
+        Some(_) => dir.header.encode_told(dir.ino, view.heat_of(dir.ino), &mut header),
         None => dir.header.encode(&mut header),
     }
     Plan::reply(Reply::Totals(header.0.into()))

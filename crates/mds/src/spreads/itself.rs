@@ -134,7 +134,7 @@ impl Spreads {
         if look.missing.remove(&number) {
             look.names += header.entries;
             look.untold |= !counts;
-            let heat = header.heat().unwrap_or_default();
+            let heat = header.told().map_or([0; 2], |(_, heat)| heat);
             look.heat.iter_mut().zip(heat).for_each(|(sum, part)| *sum += u64::from(part));
         }
     }

@@ -305,11 +305,55 @@ pub(super) fn what_is_to_be_one_is_gathered_outside_of_the_mask() {
     assert_eq!(c.names(dir).len(), 20);
 }
 
+/// Found by the simulator: between what a home heard of a directory and of its units it was merged and spread anew. The new units say that
+/// nothing came since its time was set, as they count from nothing.
+#[test]
+fn who_asks_across_a_merge_sees_the_last_change() {
+    let (mut c, dir) = Cluster::with_moved();
+    for at in 0..18 {
+        c.create(dir, &format!("g{at}"));
+    }
+    c.spread(dir, 2);
+    assert!(super::totals::set_mtime(&mut c, dir, 5).is_ok());
+    let spread = c.worlds[1].rank.view.cache.spread(dir.ino).expect("spread");
+    for at in 0..8 {
+        c.create(dir, &format!("last{at}"));
+    }
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: dir });
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        let (asks, others) = std::mem::take(&mut c.worlds[0].to_ranks).into_iter().partition(|(_, message)| {
+            matches!(message.asked(), Some((_, Request::Totals { unit })) if unit.frag != Frag::WHOLE)
+        });
+        c.worlds[0].to_ranks = others;
+        asked.extend(asks);
+        c.go_on();
+    }
+    assert!(!asked.is_empty(), "units are asked for");
+    c.merged(dir);
+    c.spread(dir, 2);
+    c.worlds[0].to_ranks.extend(asked);
+    let answered = c.wait(0, EMBEDDED, tid);
+    let Answered::Outcome(Ok(Reply::Attr(attr))) = answered else { panic!("{answered:?}") };
+    assert_eq!(attr.size, 28);
+    assert!(attr.mtime > Wall(5), "{attr:?}");
+    assert_eq!(c.stat(dir), attr);
+    let totals = &c.worlds[0].rank.view.totals;
+    let kept = spread.all().filter(|(number, _)| totals.of(*number).is_some());
+    assert_eq!(kept.collect::<Vec<_>>(), [], "units of another time");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
-fn a_sign_from_each_part_is_caught() {
-    stdx::mutant::activate(Some("mds_each_part_is_a_sign"));
-    let verdict = std::panic::catch_unwind(who_asks_for_many_parts_that_become_one_finds_it);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
+fn what_is_asked_across_a_merge_is_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("mds_each_part_is_a_sign", who_asks_for_many_parts_that_become_one_finds_it),
+        ("mds_units_of_another_time", who_asks_across_a_merge_sees_the_last_change),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::*;
 
-fn set_mtime(c: &mut Cluster, dir: NodeRef, mtime: i64) -> Result<Attr, Errno> {
+pub(super) fn set_mtime(c: &mut Cluster, dir: NodeRef, mtime: i64) -> Result<Attr, Errno> {
     let mtime = Some(proto::attr::SetTime::At(Wall(mtime)));
     let set = proto::SetAttr { mtime, ..Default::default() };
     c.attr(0, Request::SetAttr { node: dir, set })
