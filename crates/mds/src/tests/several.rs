@@ -421,19 +421,20 @@ impl Cluster {
         self.wait(at, EMBEDDED, tid)
     }
 
-    /// At whatever rank has it, beginning with that one. ESTALE: none has.
+    /// At whatever rank has it, beginning with that one; asked as a client asks: who is named, but of two that name each other by hints a
+    /// third one comes before either is asked again. ESTALE: none has it.
     fn call(&mut self, mut at: usize, request: Request) -> Outcome {
-        let mut by = Vec::new();
+        let mut by = BTreeSet::new();
         for _ in 0..8 {
-            by.push(at);
-            at = match self.ask(at, request.clone()) {
+            by.insert(at);
+            let named = match self.ask(at, request.clone()) {
                 Answered::Outcome(outcome) => return outcome,
-                Answered::NotMine(Some(owner)) => usize::from(owner.0),
-                Answered::NotMine(None) => match (0..self.worlds.len()).find(|rank| !by.contains(rank)) {
-                    Some(other) => other,
-                    None => return Err(Errno::ESTALE),
-                },
+                Answered::NotMine(owner) => owner.map(|owner| usize::from(owner.0)),
             };
+            let new = |rank: &usize| !by.contains(rank);
+            let next = named.filter(new).or_else(|| (0..self.worlds.len()).find(new)).or(named);
+            let Some(next) = next else { return Err(Errno::ESTALE) };
+            at = next;
         }
         panic!("sent to and fro: {request:?}");
     }
