@@ -327,7 +327,9 @@ fn vacated(view: &mut View, dir: Ino, source: Source) {
 /// What was in a directory is gone, with its header. Whether it is known that the store has nothing of it.
 fn content_gone(view: &mut View, ino: Ino, source: Source) -> bool {
     let unit = view.cache.unit(ino);
-    let has_entry = view.territory.entry_of(unit).is_some() || view.carving.contains(&ino);
+    // What was asked for before may come to be behind that.
+    let is_asked = view.moving == Some(unit) && !stdx::mutant!("mds_announced_outlives_directory");
+    let has_entry = view.territory.entry_of(unit).is_some() || view.carving.contains(&ino) || is_asked;
     if has_entry && !stdx::mutant!("mds_purged_keeps_entry") {
         view.purged.push(unit);
     }

@@ -462,6 +462,7 @@ impl Rank {
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
             self.moves.unreadable = None;
+            self.view.moving = Some(unit);
             self.moves.current = Some(Move {
                 part,
                 unit,
@@ -648,14 +649,7 @@ impl Rank {
     fn announce(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
         let to = self.moves.current.as_ref()?.to?;
         let Some(governing) = self.governing_part(part, false) else {
-            // The checkpoint left nothing of a spread directory in use here, and with that what the unit's number means. Who waits for
-            // the move looks for it again, and then the store has nothing to hear of.
-            let forgotten = unit.frag != Frag::WHOLE && self.view.cache.find_dir(unit.dir).is_none();
-            let ops =
-                if forgotten { std::mem::take(&mut self.moves.current.as_mut()?.ops) } else { Vec::new() };
-            self.give_up_move("its place is not cached", out);
-            self.look_again(ops);
-            return None;
+            return self.place_forgotten(out);
         };
         if self.moves.carves.is_asked() {
             return None;
@@ -685,10 +679,7 @@ impl Rank {
             Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
             None => match self.governing_part(part, false) {
                 Some(governing) => MapWish::Make { unit, policy: Policy::Pin, governing },
-                None => {
-                    self.give_up_move("its place is not cached", out);
-                    return None;
-                }
+                None => return self.place_forgotten(out),
             },
         };
         out.push(Output::Wish(wish));
@@ -702,8 +693,7 @@ impl Rank {
         }
         let entry = self.view.territory.entry_of(unit).copied();
         let (Some(entry), Some(governing)) = (entry, self.governing_part(part, true)) else {
-            self.give_up_move("its place is not cached", out);
-            return None;
+            return self.place_forgotten(out);
         };
         let why = crate::coordinator::Dropped::Merged(governing);
         if unit.frag == Frag::WHOLE {
@@ -711,6 +701,17 @@ impl Rank {
         }
         out.push(Output::Wish(MapWish::Drop { unit, version: entry.version, why }));
         Some(Phase::Dropping)
+    }
+
+    /// What governs it left the cache, while it waited for its turn or with its own checkpoint; of a part of a spread directory, what its
+    /// number means. Who waits for the move looks for it again: nothing comes to a move before that is known.
+    fn place_forgotten(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
+        let one = self.moves.current.as_mut()?;
+        let fails = stdx::mutant!("mds_forgotten_place_fails");
+        let ops = if fails { Vec::new() } else { std::mem::take(&mut one.ops) };
+        self.give_up_move("its place is not cached", out);
+        self.look_again(ops);
+        None
     }
 
     fn no_move(&mut self, why: &str, out: &mut Outbox<Output>) -> Option<Phase> {
@@ -809,6 +810,7 @@ impl Rank {
             self.say_moved(out);
         }
         let Some(one) = self.moves.current.take() else { return };
+        self.view.moving = None;
         let (unit, was_announced) = (one.unit, one.id.is_some());
         if done {
             self.moves.seals_end(one.moved());

@@ -102,6 +102,8 @@ pub(crate) struct View {
     pub purged: Vec<Unit>,
     /// Directories for which an entry was asked for, and none is there yet.
     pub carving: BTreeSet<Ino>,
+    /// What is to move, or to get an entry of that kind: the coordinator may have been asked for it.
+    pub moving: Option<Unit>,
     /// Directories whose entry of that version is about to be dropped.
     pub unnaming: BTreeMap<Ino, u64>,
     /// What other ranks have told of the content of directories that are at home here.
@@ -170,6 +172,7 @@ impl View {
             redone: Redone::default(),
             purged: Vec::new(),
             carving: BTreeSet::new(),
+            moving: None,
             unnaming: BTreeMap::new(),
             totals: Totals::default(),
             moved: Moved::default(),

@@ -171,6 +171,18 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_unit_leaves_granted", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_beginners_clients_forgotten", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_times_set_under_lent", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
+    // What waits for its turn to move leaves the cache of a rank that moves something else.
+    (
+        "mds_forgotten_place_fails",
+        "mds",
+        "tests::several::forgotten::defects_of_what_is_forgotten_are_caught",
+    ),
+    // A directory is removed while the coordinator is asked for its move.
+    (
+        "mds_announced_outlives_directory",
+        "mds",
+        "tests::several::forgotten::defects_of_what_is_forgotten_are_caught",
+    ),
     // A run with it goes on for very long before it shows.
     ("mds_copy_not_recalled", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // An operation waits anew under its number, for something else: none of 3,600 seeds showed it.

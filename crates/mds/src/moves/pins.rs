@@ -193,9 +193,10 @@ impl Rank {
         let territory = &self.view.territory;
         // One may be in the making.
         let moving = self.moves.current.as_ref().map(|one| one.unit);
-        let carving = &self.view.carving;
+        let (carving, abandoned) = (&self.view.carving, &self.moves.abandoned);
         self.moves.pins.purged.retain(|unit, _| {
             moving == Some(*unit)
+                || abandoned.contains_key(unit)
                 || carving.contains(&unit.dir)
                 || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
         });

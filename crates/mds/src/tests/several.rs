@@ -7,6 +7,7 @@ mod again;
 mod bounces;
 mod boundaries;
 mod bounds;
+mod forgotten;
 mod holders;
 mod itself;
 mod joins;
