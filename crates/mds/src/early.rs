@@ -183,13 +183,18 @@ impl Rank {
             Request::SetXattr { name, .. } | Request::RemoveXattr { name, .. } => {
                 is_pin(&self.view, name.as_bytes()) && !stdx::mutant!("mds_pins_early")
             }
-            // What a directory hands down its rank may have changed when this is presented; that it hands nothing down is gone by then.
+            // What a directory hands down its rank may have changed when this is presented; that it hands nothing down is gone by then. Its
+            // inode may be another rank's by then, too, if its name is reserved for a transaction: that one may be decided, and the
+            // decision comes to the next life of this rank before anybody presents anything.
             Request::MkNod { parent, .. }
             | Request::MkDir { parent, .. }
             | Request::Symlink { parent, .. }
             | Request::Create { parent, .. }
             | Request::TmpFile { parent, .. } => {
-                let slot = self.view.cache.by_ino(parent.ino).filter(|_| !self.view.is_at_home(parent.ino));
+                let goes = self.view.transactions.is_reserved(parent.ino)
+                    && !stdx::mutant!("mds_early_below_reserved");
+                let stays = !goes && self.view.is_at_home(parent.ino);
+                let slot = self.view.cache.by_ino(parent.ino).filter(|_| !stays);
                 slot.is_some_and(|slot| hands_down(&self.view, slot))
                     && !stdx::mutant!("mds_early_by_replica")
             }

@@ -199,9 +199,54 @@ fn what_another_ranks_directory_hands_down_is_not_told_early() {
     what_was_made_early_is_as_it_was_told(true);
 }
 
+/// What broke: a directory's name was reserved for a rename to another rank, which had decided it. What was made in the directory until
+/// this rank heard of that was told early, with the ACL that it got there; then the rank died. To its next life the directory was another
+/// rank's, and what was made again got no ACL.
+fn what_hands_something_down_is_told_early_unless_it_leaves() {
+    let (mut c, dir) = Cluster::with_moved();
+    let sub = node(&c.lookup(dir, "sub").expect("it is there"));
+    let value = acl(&[(1, 7, NO), (2, 7, 42), (4, 5, NO), (0x10, 7, NO), (0x20, 0, NO)]);
+    let name = n("system.posix_acl_default");
+    let request = Request::SetXattr { node: sub, name, value, mode: proto::request::XattrMode::Either };
+    assert_eq!(c.call(1, request), Ok(Reply::Ok));
+    c.greet(1, Peer::Trusted, WANTS);
+    let make = |name: &str| Request::MkNod { parent: sub, name: n(name), new: mode(0o100_664) };
+    c.start(1, REMOTE, make("first"));
+    c.pass(5);
+    let is_early = |tid: Tid| move |message: &ServerMsg| matches!(message, ServerMsg::Early { tid: of, .. } if *of == tid);
+    c.worlds[1].auto_durable = false;
+    let tid = c.start(1, REMOTE, make("before"));
+    assert!(c.heard(1, is_early(tid)).is_some(), "its inode is here, and stays");
+    c.hold(1).sync();
+    c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+    let (from, to) = ((dir, "sub"), (root(), "sub"));
+    let request =
+        Request::Rename { parent: from.0, name: n(from.1), new_parent: to.0, new_name: n(to.1), flags: 0 };
+    let rename = c.hold(0).start(EMBEDDED, Cred::ROOT, request);
+    while c.worlds[1].rank.view.transactions.is_free() {
+        assert!(c.one_thing(), "nothing is reserved");
+    }
+    let made = c.hold(1).start(REMOTE, Cred::ROOT, make("made"));
+    assert!(c.heard(1, is_early(made)).is_none(), "its inode may be another rank's when it is made again");
+    c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+    (0..2).for_each(|at| c.hold(at).sync());
+    c.settle();
+    assert!(matches!(c.wait(1, REMOTE, made), Answered::Outcome(Ok(_))));
+    assert_eq!(c.wait(0, EMBEDDED, rename), Answered::Outcome(Ok(Reply::Ok)));
+}
+
+#[test]
+fn what_a_directory_hands_down_that_is_about_to_leave_is_not_told_early() {
+    what_hands_something_down_is_told_early_unless_it_leaves();
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_handed_down_are_caught() {
+    stdx::mutant::activate(Some("mds_early_below_reserved"));
+    let verdict = std::panic::catch_unwind(what_hands_something_down_is_told_early_unless_it_leaves);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
     for (defect, hands_down) in [("mds_early_by_replica", true), ("mds_told_takes_from_above", false)] {
         stdx::mutant::activate(Some(defect));
         let verdict = std::panic::catch_unwind(|| what_was_made_early_is_as_it_was_told(hands_down));
