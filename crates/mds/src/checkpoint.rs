@@ -105,6 +105,15 @@ impl Checkpoint {
         }
     }
 
+    /// Whether the store has all names and headers of the checkpoint of that number: it may not be complete yet.
+    pub(crate) fn has_names(&self, number: u64) -> bool {
+        let all = match self.phase {
+            Phase::Idle | Phase::Entries | Phase::Headers => false,
+            Phase::Data | Phase::Sync | Phase::Sessions | Phase::Record => true,
+        };
+        self.last >= number || (all && self.begun >= number)
+    }
+
     /// Bytes of the journal when the present checkpoint began.
     pub(crate) fn began_with(&self) -> Option<u64> {
         (self.phase != Phase::Idle).then_some(self.began_with)

@@ -253,6 +253,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_mask_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A rank that goes after it died before it heard of a move from it: one of 19,000 seeds.
     ("mds_leaves_with_claims", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // A directory with an entry that a slot has without it is removed, and its names are not yet deleted in the store when its slot's rank
+    // is asked for one of them by a handle of before: one of 48,000 seeds.
+    ("mds_drops_unstored", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // Directories with entries are removed while the journal is slow: one of 18,000 seeds with eager clients.
     ("mds_asks_for_drops_without_end", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // None of 500 seeds showed these.

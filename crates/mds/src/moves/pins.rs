@@ -25,12 +25,21 @@ pub(crate) struct Pins {
     /// Of some it is not known whether they are at home here.
     unplaced: bool,
     /// Directories that are gone and may have an entry, and where the journal says so.
-    purged: BTreeMap<Unit, Position>,
+    purged: BTreeMap<Unit, Removal>,
     /// Those of them for which this was asked by the map of now. What comes of it the next one says: asked with each step while others are
     /// not durable yet, the coordinator had nothing else to do.
     asked: BTreeSet<Unit>,
     /// The map is to be asked for without them.
     purge: bool,
+}
+
+/// Of a directory that has an entry.
+#[derive(Clone, Copy, Debug)]
+struct Removal {
+    /// Where it ends in the journal.
+    at: Position,
+    /// The first checkpoint that is sure to have it.
+    stored_by: u64,
 }
 
 impl Pins {
@@ -176,9 +185,9 @@ impl Rank {
 
     /// An inode is gone; its directory may have an entry here.
     pub(crate) fn note_purged(&mut self) {
-        let position = self.journal.end;
+        let removal = Removal { at: self.journal.end, stored_by: self.checkpoint.begun + 1 };
         for unit in std::mem::take(&mut self.view.purged) {
-            self.moves.pins.purged.insert(unit, position);
+            self.moves.pins.purged.insert(unit, removal);
             self.moves.pins.asked.remove(&unit);
             self.moves.pins.purge = true;
         }
@@ -200,11 +209,12 @@ impl Rank {
                 || carving.contains(&unit.dir)
                 || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
         });
-        self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
-        let pins = &mut self.moves.pins;
-        let durable = pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
-        let asks = |unit: &Unit| pins.asked.insert(*unit) || stdx::mutant!("mds_asks_for_drops_without_end");
-        let units: Vec<Unit> = durable.map(|(unit, _)| *unit).filter(asks).collect();
+        let (all, may_go) = self.removals_to_tell();
+        self.moves.pins.purge = !all;
+        let asked = &mut self.moves.pins.asked;
+        let asks = |unit: &Unit| asked.insert(*unit) || stdx::mutant!("mds_asks_for_drops_without_end");
+        let units: Vec<Unit> = may_go.into_iter().filter(asks).collect();
+        let territory = &self.view.territory;
         let drop = |unit: &Unit| {
             let Entry { version, moving, .. } = *territory.entry_of(*unit)?;
             match moving {
@@ -217,6 +227,28 @@ impl Rank {
             }
         };
         out.extend(units.iter().filter_map(drop).map(Output::Wish));
+    }
+
+    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where a slot of another rank's has the
+    /// directory without its entry, it is in the store, too. Whoever has that slot may know the directory, and not yet that it is gone. He
+    /// took it for his own by the next map, and found the names in the store that were still to be deleted there: so a client with an
+    /// older handle gave a file that was removed another name. What no slot has is with its inode, whose rank knows that it is gone. The
+    /// rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
+    fn removals_to_tell(&mut self) -> (bool, Vec<Unit>) {
+        let (durable, checkpoint) = (self.journal.durable, &self.checkpoint);
+        let view = &self.view;
+        let stays = |dir| !view.has_slots() || view.territory.rank_of_slot(dir) == view.config.rank;
+        let mut wanted = false;
+        let may_go = self.moves.pins.purged.iter().filter(|(unit, removal)| {
+            let is_stored = checkpoint.has_names(removal.stored_by) || stays(unit.dir);
+            let is_durable = removal.at <= durable;
+            wanted |= is_durable && !is_stored && checkpoint.begun < removal.stored_by;
+            is_durable && (is_stored || stdx::mutant!("mds_drops_unstored"))
+        });
+        let may_go: Vec<Unit> = may_go.map(|(unit, _)| *unit).collect();
+        // One that nobody waits for may be long in coming.
+        self.checkpoint.wanted |= wanted;
+        (may_go.len() == self.moves.pins.purged.len(), may_go)
     }
 
     /// What is gone does not move. It was removed before the seal, or what was decided before that took it away while that was waited for:

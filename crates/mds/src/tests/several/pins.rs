@@ -344,6 +344,33 @@ pub(crate) fn an_entry_goes_with_its_directory() {
     }
 }
 
+/// What broke: without its entry the directory was its slot's. The rank that has that slot found what was removed in the store, where it
+/// was still to be deleted, and gave it a name again.
+#[test]
+pub(crate) fn an_entry_stays_until_the_store_knows_that_its_directory_is_gone() {
+    for (slot_of, waits) in [(0, true), (1, false)] {
+        let mut c = Cluster::with_slots();
+        let dir = c.dir_at(root(), slot_of);
+        assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+        let file = c.create(dir, "f");
+        c.checkpoint(1);
+        assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+        c.worlds[1].hold_stores = true;
+        let name = format!("d{}", c.names(root()).len() - 1);
+        assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n(&name) }), Ok(Reply::Ok));
+        c.pass(50);
+        assert_eq!(c.owner(dir), waits.then_some(1), "slot of rank {slot_of}");
+        for at in [0, 1] {
+            let link = Request::Link { node: file, parent: root(), name: n("again") };
+            assert!(!matches!(c.ask(at, link), Answered::Outcome(Ok(_))), "{at}");
+        }
+        c.hold(1).let_go();
+        c.settle();
+        c.pass(50);
+        assert_eq!(c.owner(dir), None, "{:?}", c.worlds[1].notes);
+    }
+}
+
 /// The rank dies before the coordinator has heard of it: the journal's tail tells it again.
 #[test]
 pub(crate) fn the_tail_tells_of_directories_that_are_gone() {
