@@ -10,7 +10,7 @@ use crate::model::judge::Verdict;
 use mds::coordinator::{Command, Coordinator, CoordinatorConfig, Input, Life as Asker, Output, SwapFailure};
 use mds::input::Input as RankInput;
 use mds::output::MapWish;
-use proto::cluster::{ClusterMap, Unit};
+use proto::cluster::{ClusterMap, Entry, Unit};
 use proto::ids::{Frag, Incarnation, RankId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl Ranks {
         self.ranks_go(before.as_deref(), &map)
     }
 
-    /// What a map gives to another rank must be in the store.
+    /// What a map gives to another rank must be in the store; of what is gone, nothing.
     fn switched(&mut self, before: &ClusterMap, map: &ClusterMap) -> Verdict {
         let changed = map.entries.iter().filter_map(|(unit, entry)| {
             let old = before.entries.get(unit).filter(|old| old.rank != entry.rank)?;
@@ -265,10 +265,16 @@ impl Ranks {
         });
         let moved: Vec<(Unit, RankId, RankId)> = changed.collect();
         let slots = Self::slots_switched(before, map);
-        if moved.is_empty() && slots.is_empty() {
+        let is_dropped = |(unit, _): &(&Unit, &Entry)| !map.entries.contains_key(unit);
+        let dropped = before.entries.iter().filter(is_dropped).map(|(unit, entry)| (*unit, entry.rank));
+        let dropped: Vec<(Unit, RankId)> = dropped.collect();
+        if moved.is_empty() && slots.is_empty() && dropped.is_empty() {
             return Ok(());
         }
         let stored = self.dump()?;
+        for dropped in dropped {
+            self.judge.check_dropped(dropped, map, &stored)?;
+        }
         for (unit, from, to) in moved {
             self.coverage.count("moves switched");
             if unit.frag != Frag::WHOLE {

@@ -16,7 +16,7 @@ use proto::ids::{NameHash, RankId};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::{Frag, Ino, Reader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use stdx::hash::mix64;
@@ -29,6 +29,8 @@ pub(super) struct Owners {
     sealed: BTreeMap<RankId, (Part, MoveId)>,
     /// The newest map that each rank has heard of.
     heard: BTreeMap<RankId, Arc<ClusterMap>>,
+    /// Directories that slots place, those that are gone as well.
+    pub(super) placed: BTreeSet<Ino>,
     /// Moves that were sealed.
     pub(super) seals: u64,
     /// Opens and locks that came with moves, and with transactions.
@@ -65,7 +67,7 @@ impl Part {
 }
 
 /// The slot of a directory that is placed by slots.
-const fn slot_of(dir: Ino) -> u16 {
+pub(super) const fn slot_of(dir: Ino) -> u16 {
     (mix64(mix64(dir.0)) % SLOTS as u64) as u16
 }
 

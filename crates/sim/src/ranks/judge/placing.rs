@@ -111,6 +111,9 @@ impl Judge {
         if newborn && !placed {
             return Err("is newborn, and not placed by slots".to_owned());
         }
+        if placed {
+            self.owners.placed.insert(inode.core.ino);
+        }
         self.made.placed += u64::from(placed);
         self.made.newborn += u64::from(newborn);
         self.made.taken += u64::from(!found.is_empty());

@@ -4,12 +4,13 @@
 //! Absent: the ranks' own replay.
 
 use super::Judge;
-use super::owners::{Of, Part};
+use super::owners::{Of, Part, slot_of};
 use super::units::is_newer;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
 use crate::model::tree::Tree;
 use proto::Ino;
+use proto::cluster::{ClusterMap, Unit};
 use proto::dentry::DentryValue;
 use proto::ids::{Frag, Position, RankId};
 use proto::storeio::{StoreBatch, StoreKey};
@@ -153,6 +154,26 @@ impl Judge {
         keys.into_iter()
             .try_for_each(|key| self.check_one(stored, key))
             .map_err(|error| format!("{top:?} is sealed, and not all of it is in the store: {error}"))
+    }
+
+    /// A rank's entry goes with its directory, and without it a slot has that. Whoever has the slot may not know yet that it is gone: he
+    /// finds none of its names in the store.
+    pub(in crate::ranks) fn check_dropped(
+        &self,
+        (unit, from): (Unit, RankId),
+        map: &ClusterMap,
+        stored: &Records,
+    ) -> Verdict {
+        let dir = unit.dir;
+        let has_slot = self.owners.placed.contains(&dir) && map.slots.get(slot_of(dir)).rank != from;
+        if !has_slot || self.tree().node(dir).is_some() {
+            return Ok(());
+        }
+        let is_its = |key: &&Key| matches!(key, Key::Dentry { dir: of, .. } if *of == dir);
+        match stored.0.keys().find(is_its) {
+            Some(key) => Err(format!("{unit:?} has no entry any more, and the store has {key:?}")),
+            None => Ok(()),
+        }
     }
 
     fn goes(&self, top: &Part, dir: Ino, of: Of) -> bool {
