@@ -1,7 +1,8 @@
 //! Moves: a directory's content, and what inherits below it, becomes another rank's; and entries of the cluster map that are made
 //! and dropped without one. docs/PROTOCOL.md, "The move of a directory".
 //!
-//! One at a time, in the order in which they were asked for, but that one that cannot begin yet goes behind the others; checkpoints are of the whole rank. What is open or locked below goes along, or keeps it here if it cannot
+//! One at a time; those that requests wait for go first (`moves/turns.rs`), and one that cannot begin yet goes behind the others; checkpoints
+//! are of the whole rank. What is open or locked below goes along, or keeps it here if it cannot
 //! (`moves/holders.rs`).
 //!
 //! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
@@ -14,6 +15,7 @@ mod map;
 mod pins;
 mod seal;
 mod shown;
+mod turns;
 mod unseen;
 
 use crate::op::{OpId, Waits};
@@ -209,6 +211,8 @@ pub(crate) struct Moves {
     /// What the new owner has answered: whether it may go on.
     pub heard: Option<bool>,
     queue: VecDeque<Wanted>,
+    /// The last one that was taken from it was not the first.
+    overtook: bool,
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
     /// Units whose moves were asked for and given up before the map had them; of which map, and of which coordinator, that was.
@@ -433,6 +437,7 @@ impl Rank {
 
     /// Takes the next one that there is something to be done for.
     fn begin_next(&mut self, now: Now, out: &mut Outbox<Output>) {
+        self.moves.waited_for_first();
         for _ in 0..self.moves.queue.len() {
             let Some(Wanted { part, unit, goal, ops }) = self.moves.queue.pop_front() else { return };
             let phase = match self.how_to_begin((part, unit), goal) {
