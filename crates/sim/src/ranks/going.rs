@@ -10,7 +10,7 @@ use super::Ranks;
 use crate::model::judge::Verdict;
 use mds::coordinator::Command;
 use proto::cluster::{ClusterMap, RankState};
-use proto::ids::{RankId, SessionId};
+use proto::ids::{Incarnation, RankId, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -88,7 +88,7 @@ impl Ranks {
         }
         self.coverage.count("wishes to leave");
         let stored = self.dump()?;
-        self.judge.check_left(rank, &stored)
+        self.judge.check_left(rank, incarnation, &stored)
     }
 
     /// The registry has a new map: which ranks begin to go, or have gone, or are there again.
@@ -96,7 +96,7 @@ impl Ranks {
         let Some(before) = before else { return Ok(()) };
         for (rank, was) in &before.ranks {
             let Some(is) = map.ranks.get(rank) else {
-                self.has_gone(*rank)?;
+                self.has_gone(*rank, was.incarnation)?;
                 continue;
             };
             if is.state == was.state {
@@ -119,14 +119,14 @@ impl Ranks {
     }
 
     /// A rank is off the map: it has no life that could do anything.
-    fn has_gone(&mut self, rank: RankId) -> Verdict {
+    fn has_gone(&mut self, rank: RankId, last: Incarnation) -> Verdict {
         self.coverage.count("ranks gone");
         self.trace.event(self.now, "gone", u64::from(rank.0), || format!("rank {}", rank.0));
         if let Some(life) = self.lives.values().find(|life| life.rank == rank) {
             return Err(format!("rank {} is off the map, and lives as {}", rank.0, life.incarnation.0));
         }
         let stored = self.dump()?;
-        self.judge.gone(rank, &stored)
+        self.judge.gone(rank, last, &stored)
     }
 
     /// A client lost its session: nobody may take it but an operator.

@@ -7,12 +7,12 @@ use super::stores::stored_checkpoint;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Records};
 use proto::Ino;
-use proto::ids::RankId;
+use proto::ids::{Incarnation, RankId};
 
 impl Judge {
     /// A rank has nothing left: its journal says nothing that the store does not know, it has no part in any transaction, no file
-    /// without a name, no session.
-    pub(in crate::ranks) fn check_left(&self, rank: RankId, stored: &Records) -> Verdict {
+    /// without a name, no session. `life`: its last one.
+    pub(in crate::ranks) fn check_left(&self, rank: RankId, life: Incarnation, stored: &Records) -> Verdict {
         let from = stored_checkpoint(stored, rank)?;
         let log = self.ranks.get(&rank).map(|journal| &journal.log);
         if let Some((start, ..)) = log.into_iter().flatten().find(|(start, ..)| *start >= from) {
@@ -22,7 +22,7 @@ impl Judge {
             ));
         }
         self.check_remembered(rank, from)?;
-        if self.open.has_part(rank) {
+        if self.open.has_part(rank, life) {
             return Err(format!("rank {} goes, and has a part in {}", rank.0, self.unsettled()));
         }
         let orphans = Ino::orphans(rank);
@@ -38,8 +38,8 @@ impl Judge {
     }
 
     /// A rank is off the map. Whoever has its number next knows of no answer that it gave.
-    pub(in crate::ranks) fn gone(&mut self, rank: RankId, stored: &Records) -> Verdict {
-        self.check_left(rank, stored)?;
+    pub(in crate::ranks) fn gone(&mut self, rank: RankId, life: Incarnation, stored: &Records) -> Verdict {
+        self.check_left(rank, life, stored)?;
         self.answered.remove(&rank);
         self.owners.forget_seal(rank);
         Ok(())

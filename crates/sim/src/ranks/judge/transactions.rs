@@ -9,7 +9,7 @@ use super::Judge;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
 use proto::dentry::{DentryValue, encode_primary};
-use proto::ids::{NameHash, Position, RankId};
+use proto::ids::{Incarnation, NameHash, Position, RankId};
 use proto::inode::InodeRecord;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -192,16 +192,22 @@ impl Transactions {
         all
     }
 
-    /// Whether something is reserved at that rank, led by it, or to be carried out by it.
-    pub(super) fn has_part(&self, rank: RankId) -> bool {
+    /// Whether something is reserved at that rank, led by it, or to be carried out by it; `life`: its last one.
+    pub(super) fn has_part(&self, rank: RankId, life: Incarnation) -> bool {
         let is_its = |(id, one): (&TxnId, &Committed)| {
             let takes_part = one.decided.iter().any(|(of, _)| *of == rank);
             one.leader == rank
                 || (takes_part
                     && (self.reserved.contains_key(&(rank, *id)) || !one.carried.contains_key(&rank)))
         };
-        self.reserved.iter().any(|((of, _), held)| *of == rank || held.leader == rank)
-            || self.committed.iter().any(is_its)
+        // What was reserved for a life of the leader that is over, and is not committed, is given up: that life cannot commit it any more, and
+        // no later one knows of it. Who has reserved it may have been dead ever since: it need not live before the leader goes, and finds
+        // the leader in no map then.
+        let may_commit = |id: &TxnId| Incarnation(id.0 >> 32) >= life;
+        let is_reserved = |((of, id), held): (&(RankId, TxnId), &Reservation)| {
+            *of == rank || (held.leader == rank && may_commit(id))
+        };
+        self.reserved.iter().any(is_reserved) || self.committed.iter().any(is_its)
     }
 
     /// Names that a rank has reserved.
