@@ -27,6 +27,8 @@ const BLOCK: u64 = 4 << 20;
 /// What one client knows and holds.
 #[derive(Default)]
 pub struct Knowledge {
+    /// The directory that it begins at; none: the root.
+    pub root: Option<Ino>,
     /// Where each inode was last seen.
     pub places: BTreeMap<Ino, NodeRef>,
     /// Opens answered and not released.
@@ -44,6 +46,14 @@ pub struct Knowledge {
     pub busy_with: Option<(NodeRef, u64)>,
     /// Whether an answer about that file is to come: one program does one thing after the other.
     pub awaits_it: bool,
+}
+
+impl Knowledge {
+    /// Where it begins.
+    #[must_use]
+    pub fn root(&self) -> NodeRef {
+        NodeRef::bare(self.root.unwrap_or(Ino::ROOT))
+    }
 }
 
 /// Makes requests.
@@ -221,7 +231,7 @@ impl Workload {
             .copied()
             .collect();
         if all.is_empty() || self.rng.chance(1, 5) {
-            return NodeRef::bare(Ino::ROOT);
+            return known.root();
         }
         all[self.rng.index(all.len())]
     }
@@ -234,7 +244,7 @@ impl Workload {
         }
         let mut all = Vec::new();
         let visits = self.visits();
-        for place in known.places.values().copied().chain([NodeRef::bare(Ino::ROOT)]) {
+        for place in known.places.values().copied().chain([known.root()]) {
             let Some(node) = tree.node(place.ino).filter(|_| visits || self.is_open(known, place.ino)) else {
                 continue;
             };

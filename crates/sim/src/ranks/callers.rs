@@ -27,6 +27,10 @@ impl Ranks {
         if busy >= self.plan.calls_max || !ready {
             return Ok(());
         }
+        if self.is_nowhere(client) {
+            self.kill(client);
+            return Ok(());
+        }
         self.issued += 1;
         if let Some((kind, cred, request)) = self.placing_call(client) {
             return self.start(client, kind, cred, request);
@@ -59,25 +63,32 @@ impl Ranks {
         {
             return self.start(client, "release", Cred::ROOT, request);
         }
-        let locked = self.clients[client].known.locks.clone();
-        let (kind, request) = loop {
-            let slot = &mut self.clients[client];
-            let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
-            let opens = matches!(kind, "open" | "create" | "tmpfile");
-            if kind != "lock" && !(tidy && opens) {
-                break (kind, request);
-            }
-            // It is not asked for. Runs without locks go on as if it were, as they always did.
-            if self.plan.lock_one_in > 0 {
-                slot.known.locks.clone_from(&locked);
-            }
-        };
+        let (kind, request) = self.any_request(client, tidy);
         let Some(request) = self.closes(client, request) else { return Ok(()) };
         let cred = match self.rng.below(4) {
             0 => Cred { uid: 1, gid: 2, groups: Vec::new() },
             _ => Cred::ROOT,
         };
         self.start(client, kind, cred, request)
+    }
+
+    /// What any program may ask for. `tidy`: nothing is opened.
+    fn any_request(&mut self, client: usize, tidy: bool) -> (&'static str, Request) {
+        let mut all = self.knows_all(client);
+        let locked = self.clients[client].known.locks.clone();
+        loop {
+            let slot = &mut self.clients[client];
+            let known = all.as_mut().unwrap_or(&mut slot.known);
+            let (kind, request) = self.workload.next(known, self.judge.tree());
+            let opens = matches!(kind, "open" | "create" | "tmpfile");
+            if kind != "lock" && !(tidy && opens) {
+                return (kind, request);
+            }
+            // It is not asked for. Runs without locks go on as if it were, as they always did.
+            if self.plan.lock_one_in > 0 {
+                slot.known.locks.clone_from(&locked);
+            }
+        }
     }
 
     /// Gives a directory to a rank.
@@ -138,7 +149,8 @@ impl Ranks {
         self.calls += 1;
         let call = CallId(self.calls);
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
-        let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0) };
+        let guest = self.clients[client].limited.map(|limited| limited.guest);
+        let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0), guest };
         if self.plan.lock_one_in > 0 {
             self.lock_asked(client, call, &request);
         }

@@ -6,12 +6,13 @@ use super::Ranks;
 use super::alarm::Alarm;
 use super::event::Event;
 use super::judge::Key;
+use super::limits::Limited;
 use super::links::End;
 use crate::model::judge::Verdict;
 use crate::trace::fold;
 use crate::workload::Knowledge;
 use crate::world::early::Performance;
-use client::{CallId, Input, Output, Router};
+use client::{CallId, ClientConfig, Input, Output, Router};
 use mds::input::ConnId;
 use proto::caps::{Bits, Recalled, Returned};
 use proto::ids::{RankId, SessionId};
@@ -49,6 +50,7 @@ pub(super) struct Slot {
     pub(super) lanes: BTreeMap<RankId, Lane>,
     pub(super) busy: BTreeMap<CallId, Busy>,
     pub(super) known: Knowledge,
+    pub(super) limited: Option<Limited>,
     alarm: Alarm,
     pub(super) probes: u32,
     pub(super) closes: bool,
@@ -76,8 +78,9 @@ impl Slot {
 
 impl Ranks {
     pub(super) fn client_is_born(&mut self, client: usize) {
-        let config = self.plan.client(client);
         let birth = self.clients.get(client).map_or(1, |slot| slot.birth + 1);
+        let limited = self.limited_to(client, birth);
+        let config = ClientConfig { limit: Limited::wish(limited), ..self.plan.client(client) };
         let slot = Slot {
             birth,
             machine: Some(Router::new(config)),
@@ -86,8 +89,9 @@ impl Ranks {
             known: Knowledge {
                 homely: self.plan.is_eager(client).then_some(client),
                 bursts: self.plan.wants(client).has(Bits::ALONE),
-                ..Knowledge::default()
+                ..Limited::knowledge(limited)
             },
+            limited,
             alarm: Alarm::default(),
             probes: 0,
             closes: false,
@@ -118,7 +122,8 @@ impl Ranks {
             self.after(100 * MS, Event::Connect { client, birth, rank });
             return Ok(());
         };
-        let conn = self.connects(life, rank, End::Client { client, birth })?;
+        let limited = slot.limited;
+        let conn = self.connects(life, rank, End::Client { client, birth }, limited)?;
         if let Some(lane) = self.clients[client].lanes.get_mut(&rank) {
             lane.conn = Some(conn);
         }

@@ -57,6 +57,11 @@ const EVENTS: &[&str] = &[
     "faults while slots move",
     "faults while something moves",
     "fewer ranks wanted",
+    "limited sessions answered",
+    "limited sessions answered above rank 0",
+    "limited sessions refused what is outside",
+    "limited sessions refused what moved out",
+    "limited sessions served what they have open outside",
     "lives begun",
     "lives of ranks that are to go begun",
     "lives of ranks that go ended",
@@ -235,6 +240,7 @@ impl Ranks {
         all.add_to("directories made whose content is another rank's", made.newborn);
         all.add_to("directories made that take policies", made.taken);
         all.add_to("reservations that came to nothing", self.judge.released);
+        self.judge.guests.counts().for_each(|(what, count)| all.add_to(what, count));
         self.judge.synced().into_iter().for_each(|(what, count)| all.add_to(what, count));
         self.judge.came_of_promises().for_each(|(what, count)| all.add_to(what, count));
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));

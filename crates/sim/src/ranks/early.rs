@@ -5,7 +5,7 @@
 
 use super::Ranks;
 use super::clients::Busy;
-use super::judge::{Asked, Key};
+use super::judge::{Asked, Guest, Key};
 use super::links::End;
 use crate::model::judge::Verdict;
 use crate::world::early::{Performance, is_same, performances, performed_kind};
@@ -84,7 +84,7 @@ impl Ranks {
     /// A message of a client's session reaches a rank.
     pub(super) fn heard_by_rank(
         &mut self,
-        client: usize,
+        (client, guest): (usize, Option<Guest>),
         (rank, session): (RankId, SessionId),
         message: &ClientMsg,
     ) -> Verdict {
@@ -94,7 +94,7 @@ impl Ranks {
                 self.judge.floor(rank, session, *floor)?;
                 let key = (rank, session, *tid);
                 let call = self.clients[client].call_of(&key);
-                let asked = Asked { cred: cred.clone(), request: request.clone(), call };
+                let asked = Asked { cred: cred.clone(), request: request.clone(), call, guest };
                 self.judge.asked(key, *floor, asked);
             }
             ClientMsg::Performed { tid, floor, cred, told, request } => {
@@ -105,7 +105,7 @@ impl Ranks {
                     self.coverage.count("bytes to be written once more");
                     return Ok(());
                 }
-                let asked = Asked { cred: cred.clone(), request: request.clone(), call: None };
+                let asked = Asked { cred: cred.clone(), request: request.clone(), call: None, guest };
                 let what = self.judge.presents(key, *floor, asked, told);
                 self.coverage.count(what.map_err(|error| format!("client {client} {error}"))?);
             }
@@ -143,8 +143,9 @@ impl Ranks {
         let mut welcomed = BTreeMap::new();
         for output in out {
             let RankOutput::Send { conn, message } = output else { continue };
-            if let ServerMsg::Welcome { session, .. } = message {
+            if let ServerMsg::Welcome { session, root, .. } = message {
                 welcomed.insert(*conn, *session);
+                self.check_root(*conn, *root)?;
             }
             let Some(at) = self.conns.get(conn) else { continue };
             let (End::Client { client, .. }, Some(session)) =
@@ -248,7 +249,7 @@ impl Ranks {
         self.trace.event(self.now, "perform", tid.0 ^ told.ino.0, || {
             format!("client {client}: rank {} tid {} {told:?}", rank.0, tid.0)
         });
-        let asked = Asked { cred, request, call: Some(call) };
+        let asked = Asked { cred, request, call: Some(call), guest: busy.asked.guest };
         let judged = self.judge.performed((rank, session, tid), asked, told, outcome);
         judged.map_err(|error| format!("client {client} {error}"))?;
         self.judge.call_is_over(&busy.asked);

@@ -6,8 +6,8 @@ use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
 use client::Input as ClientInput;
 use mds::input::Input;
+use proto::Cred;
 use proto::request::Request;
-use proto::{Cred, NodeRef};
 
 impl Ranks {
     pub(super) fn heal(&mut self) -> Verdict {
@@ -39,7 +39,7 @@ impl Ranks {
             } else if self.clients[client].probes < 3 {
                 let slot = &mut self.clients[client];
                 slot.probes += 1;
-                let root = NodeRef::bare(proto::Ino::ROOT);
+                let root = slot.known.root();
                 let request = match slot.probes {
                     1 => Request::ReadDir { dir: root, after: 0, attrs: true, bytes_max: 65_536 },
                     2 => Request::SyncFs,

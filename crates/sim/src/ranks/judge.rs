@@ -12,6 +12,7 @@ mod delegated;
 mod depends;
 mod gone;
 mod history;
+mod limits;
 mod numbers;
 mod order;
 pub(super) mod owners;
@@ -32,6 +33,8 @@ use crate::model::judge::{Fact, Manner, Verdict};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use delegated::Trust;
+pub(super) use limits::Guest;
+use limits::Guests;
 use numbers::{Given, Numbers};
 use owners::Owners;
 use placing::Made;
@@ -57,6 +60,8 @@ pub(super) struct Asked {
     pub(super) request: Request,
     /// The call that it is for; a call may be asked of one rank after the other, and is carried out by one.
     pub(super) call: Option<u64>,
+    /// Who asks, if that is somebody who is limited to a directory.
+    pub(super) guest: Option<Guest>,
 }
 
 /// An answer that left a rank.
@@ -155,6 +160,7 @@ pub(super) struct Judge {
     calls: BTreeMap<u64, Key>,
     owners: Owners,
     sessions: sessions::Sessions,
+    pub(super) guests: Guests,
     syncs: syncs::Syncs,
     struck: struck::Struck,
     /// Calls that may fail for locks that their client lost.
@@ -216,6 +222,7 @@ impl Judge {
             calls: BTreeMap::new(),
             owners: Owners::default(),
             sessions: sessions::Sessions::default(),
+            guests: Guests::default(),
             syncs: syncs::Syncs::default(),
             struck: struck::Struck::default(),
             excused: BTreeSet::new(),

@@ -29,7 +29,7 @@ impl Ranks {
         Ok(true)
     }
 
-    fn kill(&mut self, client: usize) {
+    pub(super) fn kill(&mut self, client: usize) {
         self.trace.event(self.now, "kill", client as u64, || format!("client {client}"));
         let session = self.clients[client].session();
         let busy = std::mem::take(&mut self.clients[client].busy);
@@ -63,6 +63,10 @@ impl Ranks {
     /// Another client in the place of one that was killed.
     pub(super) fn client_starts_anew(&mut self, client: usize) -> Verdict {
         if self.phase > Phase::Heal {
+            return Ok(());
+        }
+        if self.plan.is_limited(client) && !self.has_directories() {
+            self.waits_for_directories(client);
             return Ok(());
         }
         self.client_is_born(client);

@@ -4,6 +4,8 @@
 
 use super::Ranks;
 use super::event::Event;
+use super::judge::Guest;
+use super::limits::Limited;
 use crate::model::judge::Verdict;
 use crate::trace::fold;
 use mds::input::{ConnId, Input, Peer};
@@ -31,6 +33,8 @@ pub(super) struct Conn {
     pub(super) life: u64,
     pub(super) rank: RankId,
     pub(super) end: End,
+    /// Whoever greets on it is limited to a directory.
+    pub(super) guest: Option<Guest>,
     /// What it became.
     pub(super) session: Option<SessionId>,
     /// When the last message of each direction arrives.
@@ -46,12 +50,22 @@ impl Ranks {
     }
 
     /// A connection is made.
-    pub(super) fn connects(&mut self, life: u64, rank: RankId, end: End) -> Verdict<ConnId> {
+    pub(super) fn connects(
+        &mut self,
+        life: u64,
+        rank: RankId,
+        end: End,
+        limited: Option<Limited>,
+    ) -> Verdict<ConnId> {
         self.last_conn += 1;
         let conn = ConnId(self.last_conn);
         self.trace.event(self.now, "connect", conn.0, || format!("{} to life {life} from {end:?}", conn.0));
-        self.conns.insert(conn, Conn { life, rank, end, session: None, to_rank_at: 0, to_end_at: 0 });
+        let guest = limited.map(|limited| limited.guest);
+        self.conns.insert(conn, Conn { life, rank, end, guest, session: None, to_rank_at: 0, to_end_at: 0 });
         self.step_rank(life, Input::Connected { conn, peer: Peer::Trusted })?;
+        if let Some(dir) = limited.and_then(|limited| limited.decided()) {
+            self.step_rank(life, Input::Limit { conn, dir })?;
+        }
         Ok(conn)
     }
 
@@ -151,7 +165,7 @@ impl Ranks {
                 });
                 self.conns.insert(
                     conn,
-                    Conn { life: other, rank, end, session: None, to_rank_at: 0, to_end_at: 0 },
+                    Conn { life: other, rank, end, guest: None, session: None, to_rank_at: 0, to_end_at: 0 },
                 );
                 self.links.insert((life, rank), conn);
                 let input = Input::Connected { conn, peer: Peer::Trusted };

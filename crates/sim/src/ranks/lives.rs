@@ -252,7 +252,8 @@ impl Ranks {
             format!("{life} {} {}", conn.0, brief_message(&message))
         });
         if let (End::Client { client, .. }, Some(session)) = (at.end, at.session) {
-            self.heard_by_rank(client, (at.rank, session), &message)?;
+            let (rank, guest) = (at.rank, at.guest);
+            self.heard_by_rank((client, guest), (rank, session), &message)?;
         }
         self.step_rank(life, Input::Message { conn, message })
     }

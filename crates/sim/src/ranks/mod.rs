@@ -15,6 +15,7 @@ mod going;
 mod heal;
 mod judge;
 mod killed;
+mod limits;
 mod links;
 mod lives;
 mod locks;
@@ -116,6 +117,8 @@ pub struct Ranks {
     workload: Workload,
     book: locks::Book,
     opens: opens::Opens,
+    /// Dice for clients that are limited to a directory.
+    limits: Prng,
     judge: Judge,
     placed: placing::Placed,
     early: Early,
@@ -197,6 +200,7 @@ impl Ranks {
             workload: Workload::new(rng.fork(), plan.hash_seed),
             book: locks::Book::default(),
             opens: opens::Opens::default(),
+            limits: Prng::new(plan.limits),
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             placed: placing::Placed::default(),
             early: Early::default(),
@@ -321,7 +325,7 @@ impl Ranks {
         match self.phase {
             Phase::Begin if self.all_serve() => {
                 self.phase = Phase::Faults;
-                (0..self.clients.len()).try_for_each(|client| self.client_starts(client))
+                (0..self.clients.len()).try_for_each(|client| self.client_begins(client))
             }
             Phase::Faults if self.is_enough() => self.heal(),
             Phase::Heal => self.healing(),

@@ -25,6 +25,8 @@ const SHRINKS: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// For those of clients that are killed, and of the store.
 const KILLS: u64 = 0x6b69_6c6c_7374_6f72;
+/// For those of clients that are limited to a directory.
+const LIMITS: u64 = 0x6c69_6d69_7465_6421;
 
 /// How one run is.
 #[derive(Clone, Debug)]
@@ -71,6 +73,10 @@ pub(super) struct Plan {
     pub(super) shrinks: bool,
     pub(super) patient: bool,
     eager: Eager,
+    /// Clients that are limited to a directory, a bit each: never the first, as somebody has to make directories. And what the dice of the
+    /// run are made of that are about them.
+    limited: u8,
+    pub(super) limits: u64,
 }
 
 /// Clients that are answered early and work in directories of their own.
@@ -125,6 +131,7 @@ impl Plan {
         let mut of_kills = Prng::new(drawn ^ KILLS);
         let fails: Vec<Fault> =
             [Fault::Kill, Fault::StoreStep].into_iter().filter(|_| of_kills.chance(1, 2)).collect();
+        let mut of_limits = Prng::new(drawn ^ LIMITS);
         let late_ns = [0, 0, 0, 2 * SECOND][of_kills.index(4)];
         if !kinds.is_empty() {
             kinds.extend(fails);
@@ -167,6 +174,8 @@ impl Plan {
             shrinks,
             patient: shrinks && of_going.chance(1, 2),
             eager: if eager { Eager::any(drawn) } else { Eager::default() },
+            limited: [0, 0, 0, 0, 0b010, 0b110][of_limits.index(6)],
+            limits: of_limits.next_u64(),
         }
     }
 
@@ -217,10 +226,10 @@ impl Plan {
         }
     }
 
-    /// What a client's edge keeps; an eager one wants directories, perhaps files.
+    /// What a client's edge keeps; an eager one wants directories, perhaps files. One that is limited may want them, too: it has none.
     pub(super) fn wants(&self, number: usize) -> Bits {
         let keeps = self.wants >> (number % 2) & 1 == 1;
-        if self.is_eager(number) {
+        if self.eager.clients >> number & 1 == 1 {
             let pages = if keeps { Bits::FC } else { Bits::NONE };
             let files = if self.eager.files >> number & 1 == 1 { Bits::ALONE } else { Bits::NONE };
             return Bits::ATTRS.with(pages).with(Bits::DX).with(files);
@@ -230,7 +239,12 @@ impl Plan {
 
     /// Whether a client is answered before what it asked for is durable.
     pub(super) const fn is_eager(&self, number: usize) -> bool {
-        self.eager.clients >> number & 1 == 1
+        self.eager.clients >> number & 1 == 1 && !self.is_limited(number)
+    }
+
+    /// Whether a client is limited to a directory.
+    pub(super) const fn is_limited(&self, number: usize) -> bool {
+        self.limited >> number & 1 == 1
     }
 
     /// How long a journal may leave what nobody waits for.

@@ -61,6 +61,7 @@ impl Judge {
         if let Ok(Reply::Created { attr, .. }) = &sent.outcome {
             self.answered.entry(sent.key.0).or_default().insert(attr.ino);
         }
+        self.tells_guest(sent.key, &pending.asked, &sent.outcome);
         if let Some(pending) = self.pending.get_mut(&sent.key) {
             pending.answered = Some(sent.outcome.clone());
         }
@@ -214,6 +215,7 @@ impl Judge {
     /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.
     fn unexecuted(&mut self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
         let request = &pending.asked.request;
+        self.is_kept_out(pending, outcome)?;
         if policies::is_change(request)
             && let Some(why) = refusals::legal_of_policy(request, outcome)
         {
@@ -344,6 +346,9 @@ impl Judge {
     }
 
     pub(super) fn fits(&self, state: &Tree, asked: &Asked, outcome: &Outcome, teller: Teller) -> Verdict {
+        if self.is_within(state, asked, outcome)? {
+            return Ok(());
+        }
         let mut tree = state.clone();
         let (made, offset, count) = match outcome {
             Ok(reply) => given(&asked.request, reply, None),

@@ -135,6 +135,8 @@ impl Judge {
             let list: Vec<_> = Mutations::new(mutations).flatten().collect();
             return Err(format!("nobody asked for it: {list:?}"));
         }
+        self.keeps_limit(&step)?;
+        self.kept_limit(&step)?;
         let answer = apply(&mut step, (&mut self.records, &self.open, &did), &self.seed)?;
         if let Some(origin) = &step.origin {
             self.made_again(origin.key);
@@ -154,6 +156,7 @@ impl Judge {
         self.released += did.released;
         self.note_undurable(&mut step, &before);
         if let Some(origin) = &step.origin {
+            self.opens_for_guest(&origin.asked, &origin.outcome);
             let clock = self.ticks();
             if let Some(answer) = &answer {
                 self.check_executed(&step, origin, answer)
@@ -299,6 +302,7 @@ impl Judge {
                 continue;
             }
             step.tree = tree;
+            self.keeps_limit(&step)?;
             let did = open.apply(step.at(), &step.mutations, None);
             did.and_then(|did| apply(&mut step, (&mut records, &open, &did), &self.seed)).map_err(
                 |error| {

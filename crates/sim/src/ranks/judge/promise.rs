@@ -470,7 +470,12 @@ mod tests {
         let (key, name) = ((OF.0, OF.1, Tid(tid)), Name::new(b"a").expect("a name"));
         let request = Request::Unlink { parent: NodeRef::bare(Ino::ROOT), name };
         let told = Told { ino: Ino(5000 + tid), wall: Wall(1), heard: true };
-        judge.promises_performed(key, Asked { cred: Cred::ROOT, request, call: None }, told, &Ok(Reply::Ok));
+        judge.promises_performed(
+            key,
+            Asked { cred: Cred::ROOT, request, call: None, guest: None },
+            told,
+            &Ok(Reply::Ok),
+        );
         key
     }
 

@@ -238,7 +238,7 @@ mod tests {
         let mut judge = Judge::new(HashSeed([7; 16]), Records::default(), Wall(0));
         let key = (RankId(0), SessionId(5), Tid(1));
         let (dir, file) = (NodeRef::bare(Ino(5000)), NodeRef::bare(Ino(6000)));
-        let asked = |request| Asked { cred: Cred::ROOT, request, call: Some(1) };
+        let asked = |request| Asked { cred: Cred::ROOT, request, call: Some(1), guest: None };
         let attr = Attr { ino: file.ino, ..Attr::default() };
         judge.arrives(key, asked(Request::Open { node: file, flags: 514 }));
         judge.pending.get_mut(&key).expect("asked").executed = Some((Ok(Reply::Attr(attr)), Position(9)));
