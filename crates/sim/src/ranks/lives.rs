@@ -144,6 +144,7 @@ impl Ranks {
     /// Shows the judge what the step did, before any of it is carried out.
     fn judge_step(&mut self, rank: RankId, out: &[Output]) -> Verdict {
         let (mut appends, mut sent, mut welcomed) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut granted = Vec::new();
         for output in out {
             match output {
                 Output::Append { position, bytes, .. } => {
@@ -158,6 +159,11 @@ impl Ranks {
                         welcomed.insert(*conn, *session);
                     }
                     let Some(session) = welcomed.get(conn).copied().or(client.session) else { continue };
+                    if let ServerMsg::Granted { tid, grants, .. } = message
+                        && !grants.of(0).is_empty()
+                    {
+                        granted.push((rank, session, *tid));
+                    }
                     match message {
                         ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } => {
                             let (key, outcome) = ((rank, session, *tid), outcome.clone());
@@ -185,6 +191,7 @@ impl Ranks {
         self.judge.wall = self.now().wall;
         self.excuse_the_silent();
         self.judge.step(rank, &appends, &sent)?;
+        granted.into_iter().try_for_each(|key| self.judge.may_be_granted(key))?;
         self.judge_promises(rank, out)?;
         for output in out {
             if let Output::Store { batches, .. } = output {

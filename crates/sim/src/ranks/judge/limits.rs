@@ -123,6 +123,18 @@ impl Judge {
         Ok(())
     }
 
+    /// An answer grants something. Not of what is only open to somebody who is limited: a recall would say where it is.
+    pub(in crate::ranks) fn may_be_granted(&self, key: Key) -> Verdict {
+        let Some(pending) = self.pending.get(&key) else { return Ok(()) };
+        let Asked { request, guest: Some(guest), .. } = &pending.asked else { return Ok(()) };
+        let [Named::Inode(ino)] = named(request)[..] else { return Ok(()) };
+        let is_out = |tree: &Tree| self.place(tree, *guest, ino, false) == Place::Outside;
+        if self.states(pending.first).all(|(_, tree)| is_out(tree)) {
+            return Err(format!("grants inode {} to {key:?}, outside of {}", ino.0, guest.limit.0));
+        }
+        Ok(())
+    }
+
     /// A request of somebody who is limited was carried out: what it opened.
     pub(super) fn opens_for_guest(&mut self, asked: &Asked, outcome: &Outcome) {
         if let (Some(guest), Ok(Reply::Attr(attr) | Reply::Created { attr, .. })) = (asked.guest, outcome)
