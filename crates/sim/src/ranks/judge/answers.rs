@@ -248,7 +248,10 @@ impl Judge {
             // Zeros that were never written are a hole.
             return Ok(());
         }
-        self.comes_in_order(key, pending, outcome)?;
+        // A refusal of what is outside of a limit shows nothing of it, and nothing is taken back from others for it.
+        if pending.asked.guest.is_none() || !matches!(outcome, Err(Errno::EACCES)) {
+            self.comes_in_order(key, pending, outcome)?;
+        }
         let (mut why, teller) = (String::from("no state to compare with"), Teller::Rank(self.wall));
         let first = pending.first.max(self.shows_own(key, pending));
         for (number, tree) in self.states(first).rev() {
