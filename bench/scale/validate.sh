@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # What scale runs predict of one rank and of two, against what a server does (docs/SIMULATION.md, "Scale runs"): operations per second, and
 # for each second of the server's CPU. What else runs on the machine takes from the first, and much less from the second.
+# Of two ranks that share their CPUs with what loads them costs are measured so, too: the same loads, as costs.sh has them.
 #
 #   HOSTS=6 TASKS=48 FILES=50000         sessions, requests under way in each, files of each
 #   ROUNDS=3                             each round's rates are predicted from its own costs; of what comes of that the median counts
-#   COSTS=FILE                           instead of measuring them
-#   OUT=FILE                             the cost file that was measured goes there
+#   COSTS=FILE COSTS_2=FILE              instead of measuring them: of one rank, and of two
+#   OUT=FILE                             the cost files that were measured go there, and to FILE.2
 #   CPU=0 LOAD_CPU=1 DISK=DIR RUN=""     as costs.sh; two ranks have both CPUs, and share them with what loads them
 set -eu
 cd "$(dirname "$0")/../.."
 . scripts/env.sh
 HOSTS=${HOSTS:-6} TASKS=${TASKS:-48} FILES=${FILES:-50000} ROUNDS=${ROUNDS:-3} CPU=${CPU:-0} LOAD_CPU=${LOAD_CPU:-1}
-DISK=${DISK:-$CACHE/figures} COSTS=${COSTS:-} OUT=${OUT:-} RUN=${RUN:-}
+DISK=${DISK:-$CACHE/figures} COSTS=${COSTS:-} COSTS_2=${COSTS_2:-$COSTS} OUT=${OUT:-} RUN=${RUN:-}
 cargo build --release -q -p server --example scale_costs
 cargo build --release -q -p sim
 mkdir -p "$DISK"
@@ -19,14 +20,20 @@ work=$(mktemp -d "$DISK/scale.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 measure="$CARGO_TARGET_DIR/release/examples/scale_costs"
 for round in $(seq "$ROUNDS"); do
-    [ -n "$COSTS" ] || $RUN taskset -c "$LOAD_CPU" "$measure" costs "$work" "$CPU" 1 >"$work/costs.$round"
+    if [ -z "$COSTS" ]; then
+        $RUN taskset -c "$LOAD_CPU" "$measure" costs "$work" "$CPU" 1 >"$work/costs.1.$round"
+        $RUN taskset -c "$CPU,$LOAD_CPU" "$measure" costs "$work" "$CPU,$LOAD_CPU" 1 2 >"$work/costs.2.$round"
+    fi
     $RUN taskset -c "$LOAD_CPU" "$measure" rates "$work" "$CPU" 1 "$HOSTS" "$TASKS" "$FILES" | tee "$work/measured.1.$round"
     $RUN taskset -c "$CPU,$LOAD_CPU" "$measure" rates "$work" "$CPU,$LOAD_CPU" 2 "$HOSTS" "$TASKS" "$FILES" | tee "$work/measured.2.$round"
 done
 if [ -z "$COSTS" ]; then
-    bench/scale/medians.sh "$work"/costs.[0-9]* >"$work/costs"
-    [ -z "$OUT" ] || cp "$work/costs" "$OUT"
-    cat "$work/costs"
+    for ranks in 1 2; do
+        bench/scale/medians.sh "$work/costs.$ranks".[0-9]* >"$work/costs.$ranks"
+        printf '\nranks: %s\n' "$ranks"
+        cat "$work/costs.$ranks"
+    done
+    [ -z "$OUT" ] || { cp "$work/costs.1" "$OUT"; cp "$work/costs.2" "$OUT.2"; }
 fi
 
 # beside NAME: what a comment of the round's cost file says.
@@ -46,7 +53,8 @@ small="--cache-mib 4 --store-us 4 --dirs $((HOSTS * FILES / 200)) --files $((HOS
 for ranks in 1 2; do
     cpus=$([ "$ranks" = 1 ] && echo one || echo ranks)
     for round in $(seq "$ROUNDS"); do
-        costs=${COSTS:-$work/costs.$round}
+        costs=$work/costs.$ranks.$round
+        [ -z "$COSTS" ] || { costs=$COSTS; [ "$ranks" = 1 ] || costs=$COSTS_2; }
         { predict "$cpus" mdtest; predict "$cpus" random-read $small; predict "$cpus" mixed $small; } >"$work/predicted.$ranks.$round"
         awk 'NR == FNR { ops[$1] = $3; cpu[$1] = $4; next } $1 in ops { print $1, ops[$1], $2, cpu[$1], $3 }' \
             "$work/measured.$ranks.$round" "$work/predicted.$ranks.$round"

@@ -82,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) journal_bytes: AtomicU64,
     pub(crate) loads: AtomicU64,
+    /// Times that a worker brought what it had read.
+    pub(crate) load_batches: AtomicU64,
     pub(crate) store_batches: AtomicU64,
     pub(crate) data_inline: AtomicU64,
     pub(crate) data_queued: AtomicU64,

@@ -77,6 +77,7 @@ fn of_driver(driver: &Driver) -> Value {
     put("journal_commits", &c.commits);
     put("journal_bytes", &c.journal_bytes);
     put("loads", &c.loads);
+    put("load_batches", &c.load_batches);
     put("store_batches", &c.store_batches);
     put("data_inline", &c.data_inline);
     put("data_queued", &c.data_queued);

@@ -172,10 +172,12 @@ impl Work {
             Job::Rename => self.rename(caller, number),
             Job::Any => {
                 let (dir, name) = self.any_place();
+                self.callers[caller].rank = dir.rank;
                 Request::Lookup { parent: dir.node, name }
             }
             Job::Few => {
                 let (dir, name) = self.own_place(caller, own.next);
+                self.callers[caller].rank = dir.rank;
                 Request::MkNod { parent: dir.node, name, new: FILE }
             }
             Job::Mdtest => {
@@ -225,7 +227,7 @@ impl Work {
         let own = &mut self.callers[caller];
         if let Reply::Attr(attr) | Reply::Created { attr, .. } = &reply {
             own.node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
-            if matches!(self.job, Job::MkNod | Job::Create) {
+            if matches!(self.job, Job::MkNod | Job::Create | Job::Mdtest) {
                 self.nodes[own.number as usize] = own.node;
             }
         }

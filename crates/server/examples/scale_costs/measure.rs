@@ -25,6 +25,8 @@ const NARROW_FILES: u64 = 80_000;
 /// Sessions and requests under way in each: many turns, and few.
 const NARROW: (usize, usize) = (16, 1);
 const WIDE: (usize, usize) = (4, 64);
+/// Sessions of the loads that come one by one.
+const FEW_HOSTS: usize = 4;
 /// What one turn of a connection costs is half reading and half writing.
 const HALVES: f64 = 2.0;
 
@@ -56,6 +58,7 @@ pub(crate) struct Phase {
     pub(crate) commits: f64,
     pub(crate) journal_bytes: f64,
     pub(crate) loads: f64,
+    pub(crate) load_batches: f64,
     pub(crate) checkpoints: f64,
     pub(crate) batches: f64,
     /// The server's CPU by the names of its threads.
@@ -108,6 +111,7 @@ impl Bench {
             requests: part(|done| done.requests),
             commits: part(|done| done.commits),
             loads: part(|done| done.loads),
+            load_batches: part(|done| done.load_batches),
             journal_bytes: part(|done| done.journal_bytes),
             checkpoints: part(|done| done.checkpoints),
             batches: part(|done| done.batches),
@@ -139,7 +143,8 @@ pub(crate) struct Settled {
 }
 
 fn of_threads(before: &Done, after: &Done) -> Vec<(String, f64)> {
-    let since = |name: &String, now: u64| (now - before.threads.get(name).copied().unwrap_or(0)) as f64;
+    let since =
+        |name: &String, now: u64| now.saturating_sub(before.threads.get(name).copied().unwrap_or(0)) as f64;
     after.threads.iter().map(|(name, now)| (name.clone(), since(name, *now))).collect()
 }
 
@@ -155,6 +160,21 @@ fn make_dir(link: &Link, parent: NodeRef, name: &str) -> Result<NodeRef, Failed>
             Ok(NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
         }
         other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Where a server is, on which CPUs, and how many ranks it has.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    dir: &'a Path,
+    cpus: &'a str,
+    ranks: u16,
+}
+
+impl Place<'_> {
+    /// A server with room for everything.
+    fn start(self, prefetch: &str) -> Result<Served, Failed> {
+        Served::start(self.dir, self.cpus, 4096, 1024, prefetch, self.ranks)
     }
 }
 
@@ -194,17 +214,20 @@ impl Basics {
         phase.cpu_ns - self.turns(phase, WIDE.0) - phase.commits * self.commit
     }
 
-    /// What is left of a phase of lookups in a server that has nothing cached: answers of the store come in turns of their own.
-    fn loading(&self, phase: &Phase, lookup: f64, reads: f64) -> (f64, f64, f64) {
-        let left = phase.cpu_ns - reads * self.turn - phase.operations * lookup;
-        (phase.loads, (phase.turns - reads).max(1.0), left)
+    /// What is left of a phase of lookups in a server that has nothing cached.
+    fn loading(&self, phase: &Phase, lookup: f64, hosts: usize) -> (f64, f64, f64) {
+        let left = phase.cpu_ns - self.turns(phase, hosts) - phase.operations * lookup;
+        (phase.loads, phase.load_batches, left)
     }
 }
 
-/// Both halves of a turn are one.
+/// Both halves of a turn are one. Who brings the rank what is durable, or was read, has a second turn when all is delivered.
 fn turns_of(phase: &Phase, hosts: usize) -> f64 {
-    let reads = (phase.turns - phase.commits).max(0.0);
-    let writes = phase.operations.min(phase.commits * hosts as f64);
+    let told = phase.commits + phase.load_batches;
+    let reads = (phase.turns - 2.0 * told).max(0.0);
+    // Any of the sessions may wait for each of the answers.
+    let (hosts, each) = (hosts as f64, phase.operations / told.max(1.0));
+    let writes = told * hosts * (1.0 - (1.0 - 1.0 / hosts).powf(each));
     (reads + writes) / HALVES
 }
 
@@ -227,17 +250,17 @@ impl Bench {
     }
 
     /// Another server takes over, with nothing cached.
-    fn restart(self, place: (&Path, &str), cache_mib: u64, prefetch: &str) -> Result<Self, Failed> {
-        let (dir, cpu) = place;
+    fn restart(self, place: Place<'_>, cache_mib: u64, prefetch: &str) -> Result<Self, Failed> {
+        let Place { dir, cpus, ranks } = place;
         let (served, works) = self.part();
         served.stop()?;
-        reopen(Served::start(dir, cpu, cache_mib, 1024, prefetch, 1)?, works)
+        reopen(Served::start(dir, cpus, cache_mib, 1024, prefetch, ranks)?, works)
     }
 }
 
 /// Turns, commits, the simplest requests, the clients. Leaves the sessions of few requests each, and their work for later.
-fn basics(dir: &Path, cpu: &str, costs: &mut Costs) -> Result<(Bench, Vec<Work>, Basics), Failed> {
-    let served = Served::start(dir, cpu, 4096, 1024, "keyed", 1)?;
+fn basics(place: Place<'_>, costs: &mut Costs) -> Result<(Bench, Vec<Work>, Basics), Failed> {
+    let served = place.start("keyed")?;
     let mut wide = Bench::start(served, WIDE.0, "w", FILES / WIDE.0 as u64, 400)?;
     let made_wide = wide.phase(Job::MkNod, WIDE.1)?;
     let got_wide = wide.phase(Job::GetAttr, WIDE.1)?;
@@ -250,14 +273,16 @@ fn basics(dir: &Path, cpu: &str, costs: &mut Costs) -> Result<(Bench, Vec<Work>,
     let (turn, getattr) = solve(of(&got_narrow), of(&got_wide));
     costs.extend([("read", turn / HALVES), ("write", turn / HALVES), ("request.getattr", getattr)]);
     // The same where the clients take turns with the server on its CPU.
-    let mine = cpus_of_this_process(cpu)?;
+    let mine = cpus_of_this_process(place.cpus)?;
     let shared_narrow = narrow.phase(Job::GetAttr, NARROW.1)?;
     let (served, narrow) = narrow.part();
     let mut wide = reopen(served, works)?;
     let shared_wide = wide.phase(Job::GetAttr, WIDE.1)?;
     cpus_of_this_process(&mine)?;
     let (shared_turn, shared) = solve(of(&shared_narrow), of(&shared_wide));
-    costs.extend([("switch", shared_turn - turn), ("switch_message", shared - getattr)]);
+    // Two ranks are measured so from the beginning: it is in all of their costs.
+    let lost = if place.ranks > 1 { (0.0, 0.0) } else { (shared_turn - turn, shared - getattr) };
+    costs.extend([("switch", lost.0), ("switch_message", lost.1)]);
     let changes = |phase: &Phase, hosts| {
         (phase.commits, phase.operations, phase.cpu_ns - turns_of(phase, hosts) * turn)
     };
@@ -285,25 +310,23 @@ fn storing(wide: &mut Bench, costs: &mut Costs) -> Result<impl Fn(&Settled) -> f
 fn loading(
     wide: Bench,
     narrow: Vec<Work>,
-    place: (&Path, &str),
+    place: Place<'_>,
     basics: &Basics,
     costs: &mut Costs,
 ) -> Result<Bench, Failed> {
     let lookup = costs.iter().find(|(name, _)| *name == "request.lookup").map_or(0.0, |(_, cost)| *cost);
-    // Answers come with what was read, and lead to the next requests: a connection is read as often as the store answers.
-    let often = |phase: &Phase| phase.turns / 2.0;
     let mut full = wide.restart(place, 4, "keyed")?;
     let many = full.phase(Job::Any, WIDE.1)?;
     let (served, works) = full.part();
-    let mut few = reopen(served, narrow)?;
+    // With so few under way hardly any two are read together.
+    let mut few = reopen(served, narrow.into_iter().take(FEW_HOSTS).collect())?;
     let one = few.phase(Job::Any, NARROW.1)?;
     let (served, _) = few.part();
-    let (load, batch) =
-        solve(basics.loading(&many, lookup, often(&many)), basics.loading(&one, lookup, one.operations));
+    let (load, batch) = solve(basics.loading(&many, lookup, WIDE.0), basics.loading(&one, lookup, FEW_HOSTS));
     costs.extend([("load", load), ("load_batch", batch)]);
     let mut empty = reopen(served, works)?.restart(place, 4096, "keyed")?;
     let grown = empty.phase(Job::Any, WIDE.1)?;
-    let (loads, batches, left) = basics.loading(&grown, lookup, often(&grown));
+    let (loads, batches, left) = basics.loading(&grown, lookup, WIDE.0);
     costs.push(("grow", (left - loads * load - batches * batch) / loads));
     // In memory names are in their directories' order, not in that of who asks.
     let mut warm = empty.restart(place, 4096, "auto")?;
@@ -334,40 +357,47 @@ fn renaming(dir: &Path, cpu: &str, basics: &Basics, costs: &mut Costs) -> Result
 }
 
 /// The costs of one round by name.
-fn round(dir: &Path, cpu: &str, number: u32) -> Result<Costs, Failed> {
+fn round(dir: &Path, cpus: &str, ranks: u16, number: u32) -> Result<Costs, Failed> {
     let dir = empty(dir.join(format!("costs.{number}")))?;
     let mut costs = vec![(SYNC, sync_ns(&dir)?)];
-    let (mut wide, narrow, basics) = basics(&dir.join("fs"), cpu, &mut costs)?;
+    let fs = dir.join("fs");
+    let place = Place { dir: &fs, cpus, ranks };
+    let (mut wide, narrow, basics) = basics(place, &mut costs)?;
     let stored = storing(&mut wide, &mut costs)?;
     let (served, _) = wide.part();
     served.stop()?;
     // As where files are made that are used: by a server that has just made their directories.
-    let served = Served::start(&dir.join("fs"), cpu, 4096, 1024, "keyed", 1)?;
-    let mut wide = Bench::start(served, WIDE.0, "f", FILES / WIDE.0 as u64, 400)?;
+    let mut wide = Bench::start(place.start("keyed")?, WIDE.0, "f", FILES / WIDE.0 as u64, 400)?;
     let created = wide.phase(Job::Create, WIDE.1)?;
     costs.push(("request.create", basics.own(&created) / created.operations));
     let wrote = wide.phase(Job::Write, WIDE.1)?;
-    let mut look = |wide: &mut Bench, name: &'static str, job| -> Result<(), Failed> {
+    let look = |wide: &mut Bench, costs: &mut Costs, name: &'static str, job| -> Result<(), Failed> {
         let phase = wide.phase(job, WIDE.1)?;
         costs.push((name, (phase.cpu_ns - phase.turns * basics.turn) / phase.operations));
         Ok(())
     };
-    look(&mut wide, "request.release", Job::Release)?;
+    look(&mut wide, &mut costs, "request.release", Job::Release)?;
     // What is done later for each request's sake is its own: file data goes to its files.
     let settled = wide.settle()?;
-    look(&mut wide, "request.lookup", Job::Lookup)?;
-    look(&mut wide, "request.open", Job::Open)?;
-    wide.phase(Job::Release, WIDE.1)?;
     let later = settled.cpu_ns - stored(&settled);
     costs.push(("request.write", (basics.own(&wrote) + later) / wrote.operations));
-    let mut wide = loading(wide, narrow, (&dir.join("fs"), cpu), &basics, &mut costs)?;
+    let (served, _) = wide.part();
+    served.stop()?;
+    // Files that were made one after the other, each with what is done to it, are elsewhere in memory than those of whom all were made first.
+    let mut wide = Bench::start(place.start("keyed")?, WIDE.0, "u", FILES / WIDE.0 as u64, 400)?;
+    wide.phase(Job::Mdtest, WIDE.1)?;
+    wide.settle()?;
+    look(&mut wide, &mut costs, "request.lookup", Job::Lookup)?;
+    look(&mut wide, &mut costs, "request.open", Job::Open)?;
+    wide.phase(Job::Release, WIDE.1)?;
+    let mut wide = loading(wide, narrow, place, &basics, &mut costs)?;
     let unlinked = wide.phase(Job::Unlink, WIDE.1)?;
     let settled = wide.settle()?;
     let later = settled.cpu_ns - stored(&settled);
     costs.push(("request.unlink", (basics.own(&unlinked) + later) / unlinked.operations));
     drop(wide.links);
     wide.served.stop()?;
-    renaming(&dir, cpu, &basics, &mut costs)?;
+    renaming(&dir, cpus, &basics, &mut costs)?;
     std::fs::remove_dir_all(&dir)?;
     Ok(costs)
 }
@@ -402,10 +432,10 @@ fn sync_ns(dir: &Path) -> Result<f64, Failed> {
 }
 
 /// Prints the cost file: of each cost the median of the rounds.
-pub(crate) fn costs(dir: &Path, cpu: &str, rounds: u32) -> Result<(), Failed> {
+pub(crate) fn costs(dir: &Path, cpus: &str, rounds: u32, ranks: u16) -> Result<(), Failed> {
     let mut all: Vec<Vec<(&'static str, f64)>> = Vec::new();
     for number in 0..rounds.max(1) {
-        all.push(round(dir, cpu, number)?);
+        all.push(round(dir, cpus, ranks, number)?);
     }
     println!("# Nanoseconds of CPU: least, median and most of {rounds} rounds; the median counts.");
     for (at, (name, _)) in all[0].iter().enumerate() {

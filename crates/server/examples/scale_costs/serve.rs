@@ -106,6 +106,8 @@ pub(crate) struct Done {
     /// Parts of directories that went to the store.
     pub(crate) batches: u64,
     pub(crate) loads: u64,
+    /// Times that a worker brought what it had read.
+    pub(crate) load_batches: u64,
     pub(crate) checkpoints: u64,
     pub(crate) dirty: u64,
 }
@@ -165,6 +167,7 @@ impl Served {
             journal_bytes: of("driver", "journal_bytes"),
             batches: of("driver", "store_batches"),
             loads: of("driver", "loads"),
+            load_batches: of("driver", "load_batches"),
             checkpoints: of("rank", "checkpoints"),
             dirty: of("rank", "dirty"),
         })

@@ -3,7 +3,7 @@
 //!
 //! Absent: caching (the rank's) and prefetch policy.
 
-use super::Driver;
+use super::{Counters, Driver};
 use mds::input::{Input, Tag};
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use std::collections::VecDeque;
@@ -128,6 +128,7 @@ pub(super) fn run(driver: &Driver) {
         let (done, count) = load(driver, &mut batch);
         queue.measured(begin.elapsed().as_nanos() as u64, count);
         queue.leave();
+        Counters::add(&driver.counters.load_batches, 1);
         driver.bring(done);
     }
 }

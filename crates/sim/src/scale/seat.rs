@@ -15,13 +15,15 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError};
 use proto::{Incarnation, RankId};
 use std::collections::{BTreeMap, VecDeque};
-use stdx::time::SECOND;
+use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now, Wall};
 
 /// Messages of a connection that are handed over together.
 const BATCH_MAX: usize = 64;
 /// So long the store's writer has the CPU before others get it.
 const SLICE_NS: u64 = 200_000;
+/// So long a thread has the CPU that always has something to do: a tick of Linux.
+const THREAD_NS: u64 = 4 * MS;
 /// The wall clock when the run begins.
 const EPOCH: i64 = 1_700_000_000 * SECOND as i64;
 
@@ -32,17 +34,21 @@ pub(super) enum Far {
     Rank(RankId),
 }
 
-/// What wants the CPU.
+/// What wants the CPU: a thread of the server, or what wakes one. Each is done in the order in which they were woken.
 enum Work {
-    /// Something of that connection.
-    Conn(ConnId),
+    /// The thread that all connections have.
+    Conns,
     /// Of a store, or of the clock; in one turn.
     Inputs(Vec<Input>),
     FromRank(RankId, Vec<ServerMsg>),
+    /// A worker that reads what is in memory; what it takes is known when it has the CPU.
+    Load,
     /// Answers of the store that came together.
     Loaded(Vec<Input>),
     /// The journal writes what has gathered.
     Journal,
+    /// A thread of the journal tells of what it has synced.
+    Durable(Group),
     /// The client at the other end of that connection, on this CPU.
     Client(ConnId),
     /// The store writer's part.
@@ -128,6 +134,9 @@ pub(super) struct Seat {
     cache_limit: u64,
     conns: Vec<Conn>,
     ready: VecDeque<Work>,
+    /// Connections with something to read, and since when their thread has the CPU.
+    readable: VecDeque<ConnId>,
+    reads_since: Option<u64>,
     journal: Journal,
     order: DataOrder,
     /// Of the turn under way.
@@ -149,6 +158,8 @@ impl Seat {
             sync_ends: 0,
             conns: Vec::new(),
             ready: VecDeque::new(),
+            readable: VecDeque::new(),
+            reads_since: None,
             journal: Journal::default(),
             order: DataOrder::default(),
             out: Vec::new(),
@@ -169,7 +180,8 @@ impl Seat {
             unread: Vec::new(),
         });
         let conn = ConnId(self.conns.len() as u64);
-        self.say(Input::Connected { conn, peer: Peer::Trusted });
+        // The thread that reads it has taken it in: nothing of it is read before the rank knows of it.
+        self.ready.push_front(Work::Inputs(vec![Input::Connected { conn, peer: Peer::Trusted }]));
         conn
     }
 
@@ -178,7 +190,11 @@ impl Seat {
         let Some(known) = self.conns.get_mut(conn.0 as usize - 1) else { return };
         known.came.extend(messages);
         if !std::mem::replace(&mut known.queued, true) {
-            self.ready.push_back(Work::Conn(conn));
+            // Else its thread waits for the CPU, or has it and looks again.
+            if self.readable.is_empty() && self.reads_since.is_none() {
+                self.ready.push_back(Work::Conns);
+            }
+            self.readable.push_back(conn);
         }
     }
 
@@ -193,6 +209,21 @@ impl Seat {
 
     pub(super) fn say_all(&mut self, inputs: Vec<Input>) {
         self.ready.push_back(Work::Inputs(inputs));
+    }
+
+    /// So many more workers are woken to read what is in memory.
+    pub(super) fn wake_loads(&mut self, workers: usize) {
+        self.ready.extend((0..workers).map(|_| Work::Load));
+    }
+
+    /// Whether such a worker is the next to have the CPU.
+    pub(super) fn loads_next(&self) -> bool {
+        matches!(self.ready.front(), Some(Work::Load))
+    }
+
+    /// That is what it has read.
+    pub(super) fn has_read(&mut self, answers: Vec<Input>) {
+        self.ready[0] = Work::Loaded(answers);
     }
 
     /// The store has answered.
@@ -214,23 +245,26 @@ impl Seat {
         self.ready.push_back(Work::Writer(costs.stored(records, batches)));
     }
 
-    pub(super) fn has_work(&self) -> bool {
+    /// Whether anything wants the CPU, which nothing has. The thread of the connections sleeps when there is nothing to read.
+    pub(super) fn wants_cpu(&mut self) -> bool {
+        if self.readable.is_empty() && matches!(self.ready.front(), Some(Work::Conns)) {
+            self.ready.pop_front();
+            self.reads_since = None;
+        }
         !self.ready.is_empty()
     }
 
     /// A group is on the disk.
-    pub(super) fn synced(&mut self, now: u64, group: Group) {
+    pub(super) fn synced(&mut self, group: Group) {
         self.did.commits += 1;
         self.did.journal_bytes += group.bytes;
-        self.say(Input::Durable(group.end));
-        self.journal.synced();
-        self.gathered(now);
+        self.ready.push_back(Work::Durable(group));
     }
 
     /// The journal may have gathered for long enough.
     pub(super) fn gathered(&mut self, now: u64) {
         if self.journal.wants_cpu(now) {
-            self.ready.push_back(Work::Journal);
+            self.ready.push_front(Work::Journal);
         }
     }
 
@@ -253,7 +287,12 @@ impl Seat {
                     self.step(answer, &mut at, costs);
                 }
             }
-            Some(Work::Conn(conn)) => self.take_in(conn, &mut at, costs),
+            Some(Work::Durable(group)) => {
+                self.step(Input::Durable(group.end), &mut at, costs);
+                self.journal.synced();
+            }
+            Some(Work::Conns) => self.read_next(&mut at, costs),
+            Some(Work::Load) => debug_assert!(false, "what it has read is known by now"),
             Some(Work::Inputs(inputs)) => {
                 for input in inputs {
                     self.step(input, &mut at, costs);
@@ -307,13 +346,28 @@ impl Seat {
         }
     }
 
+    /// The thread of the connections keeps the CPU while there is anything to read, but for no longer than its slice.
+    fn read_next(&mut self, at: &mut u64, costs: &Costs) {
+        let since = *self.reads_since.get_or_insert(*at);
+        if let Some(conn) = self.readable.pop_front() {
+            self.take_in(conn, at, costs);
+        }
+        let over = *at - since >= THREAD_NS;
+        self.reads_since = self.reads_since.filter(|_| !over);
+        if over && !self.readable.is_empty() {
+            self.ready.push_back(Work::Conns);
+        } else if !over {
+            self.ready.push_front(Work::Conns);
+        }
+    }
+
     fn take_in(&mut self, conn: ConnId, at: &mut u64, costs: &Costs) {
         let known = &mut self.conns[conn.0 as usize - 1];
         let count = known.came.len().min(BATCH_MAX);
         let messages: Vec<ClientMsg> = known.came.drain(..count).collect();
         known.queued = !known.came.is_empty();
         if known.queued {
-            self.ready.push_back(Work::Conn(conn));
+            self.readable.push_back(conn);
         }
         self.did.reads += 1;
         *at += costs.read();
@@ -447,7 +501,7 @@ impl Seat {
             self.effects.push(Effect::Ask { rank, messages });
         }
         if self.journal.wants_cpu(*at) {
-            self.ready.push_back(Work::Journal);
+            self.ready.push_front(Work::Journal);
         } else if let Some(at) = self.journal.due() {
             self.effects.push(Effect::Gather { at });
         }

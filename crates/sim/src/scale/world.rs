@@ -8,11 +8,11 @@ use super::journal::Group;
 use super::placement::{Owners, life};
 use super::script::{Ask, Ground, Script};
 use super::seat::{Effect, Far, Seat};
-use super::settings::{ClientCpus, Settings};
+use super::settings::{ClientCpus, Settings, Workload};
 use super::store::Store;
 use super::tally::{Phase, Times};
-use mds::RankConfig;
 use mds::input::{ConnId, Input, Tag};
+use mds::{Prefetch, RankConfig};
 use proto::RankId;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, LoadRequest, StoreBatch};
@@ -30,9 +30,11 @@ const BEGIN_NS: u64 = MS;
 /// Nothing takes so long: the ranks, or their clients, wait for each other.
 const STUCK_NS: u64 = 1_000 * SECOND;
 
-/// Reads that take longer are those of a disk: a worker for each. Of others one takes so many at once.
+/// Reads that take longer are those of a disk: a worker for each. Others are of memory, and one takes so many at once.
 const COLD_NS: u64 = 15_000;
 const WARM_BATCH: usize = 16;
+
+type LoadJob = (Tag, Vec<LoadRequest>);
 
 /// What happens at some time.
 enum Event {
@@ -72,7 +74,7 @@ enum Event {
     },
     Loaded {
         rank: usize,
-        jobs: Vec<(Tag, Vec<LoadRequest>)>,
+        job: LoadJob,
     },
     Written {
         rank: usize,
@@ -124,7 +126,9 @@ impl Ord for Timed {
 #[derive(Default)]
 struct Disk {
     loading: u64,
-    waiting: VecDeque<(Tag, Vec<LoadRequest>)>,
+    waiting: VecDeque<LoadJob>,
+    /// Workers that wait for the CPU, to read what is in memory.
+    woken: usize,
     writing: bool,
     to_write: Vec<(Tag, Vec<StoreBatch>)>,
 }
@@ -336,7 +340,7 @@ impl<'a> World<'a> {
                 self.clients[cpu].busy = false;
                 self.clients_go_on(cpu);
             }
-            Event::Loaded { rank, jobs } => self.loaded(rank, &jobs),
+            Event::Loaded { rank, job } => self.loaded(rank, job),
             Event::Written { rank, jobs } => self.written(rank, jobs),
             Event::DataSynced { rank, tag } => {
                 self.seats[rank].say(Input::DataDone { tag, result: Ok(DataDone::Done) });
@@ -347,7 +351,7 @@ impl<'a> World<'a> {
                 self.poke(rank);
             }
             Event::Synced { rank, group } => {
-                self.seats[rank].synced(self.now, group);
+                self.seats[rank].synced(group);
                 self.poke(rank);
             }
             Event::Begins { caller } => {
@@ -359,12 +363,16 @@ impl<'a> World<'a> {
 
     /// Gives a rank its CPU, if it has something to do and is not at something.
     fn poke(&mut self, rank: usize) {
-        let seat = &mut self.seats[rank];
-        if seat.turn_at.is_none() && seat.has_work() {
-            let (end, effects) = seat.turn(self.now, &self.settings.costs, self.settings.client);
-            seat.turn_at = Some(end);
-            self.plan(end, Event::TurnEnds { rank, effects });
+        if self.seats[rank].turn_at.is_some() || !self.seats[rank].wants_cpu() {
+            return;
         }
+        if self.seats[rank].loads_next() {
+            self.read_warm(rank);
+        }
+        let seat = &mut self.seats[rank];
+        let (end, effects) = seat.turn(self.now, &self.settings.costs, self.settings.client);
+        seat.turn_at = Some(end);
+        self.plan(end, Event::TurnEnds { rank, effects });
     }
 
     fn plan_tick(&mut self, rank: usize) {
@@ -386,7 +394,7 @@ impl<'a> World<'a> {
         }
         seat.tick_at = None;
         let due = seat.rank.deadline().is_some_and(|due| due.0 <= self.now);
-        if due && !seat.has_work() {
+        if due && seat.turn_at.is_none() && !seat.wants_cpu() {
             seat.say(Input::Tick);
         }
         self.poke(rank);
@@ -412,7 +420,6 @@ impl<'a> World<'a> {
                 }
                 Effect::Load { tag, requests } => {
                     self.disks[rank].waiting.push_back((tag, requests));
-                    self.read(rank);
                 }
                 Effect::Store { tag, batches } => {
                     self.disks[rank].to_write.push((tag, batches));
@@ -436,35 +443,42 @@ impl<'a> World<'a> {
                 Effect::Failed(why) => self.failed = Some(format!("rank {rank}: {why}")),
             }
         }
+        self.read(rank);
     }
 
-    /// Workers of the store take what waits: one read each while they are slow; else some bring as many at once (`driver::loads`).
+    /// Workers of the store take what waits (`driver::loads`): while reads are slow one each; else as many at once as have come when they
+    /// get the CPU, which is all that such a read takes.
     fn read(&mut self, rank: usize) {
-        let cold = self.settings.store_ns > COLD_NS;
         let disk = &mut self.disks[rank];
-        let mut taken = Vec::new();
-        while disk.loading < self.settings.store_workers && !disk.waiting.is_empty() {
-            if !cold && disk.loading > 0 && disk.waiting.len() < WARM_BATCH {
-                break;
-            }
-            let count = if cold { 1 } else { WARM_BATCH.min(disk.waiting.len()) };
-            disk.loading += 1;
-            taken.push(disk.waiting.drain(..count).collect::<Vec<_>>());
+        if self.settings.store_ns <= COLD_NS {
+            let workers = disk.waiting.len().div_ceil(WARM_BATCH);
+            self.seats[rank].wake_loads(workers.saturating_sub(disk.woken));
+            disk.woken = disk.woken.max(workers);
+            return;
         }
-        for jobs in taken {
-            let names: u64 = jobs.iter().map(|(_, requests)| requests.len() as u64).sum();
-            self.plan(self.now + self.settings.store_ns * names, Event::Loaded { rank, jobs });
+        let free = self.settings.store_workers.saturating_sub(disk.loading);
+        let count = disk.waiting.len().min(free as usize);
+        disk.loading += count as u64;
+        let taken: Vec<_> = disk.waiting.drain(..count).collect();
+        for job in taken {
+            let names = job.1.len() as u64;
+            self.plan(self.now + self.settings.store_ns * names, Event::Loaded { rank, job });
         }
     }
 
-    fn loaded(&mut self, rank: usize, jobs: &[(Tag, Vec<LoadRequest>)]) {
-        let store = &self.store;
-        let answer = |(tag, requests): &(Tag, Vec<LoadRequest>)| {
-            let results = requests.iter().map(|request| Ok(store.load(request))).collect();
-            Input::Loaded { tag: *tag, results }
-        };
+    /// The worker that has the CPU now reads what is in memory.
+    fn read_warm(&mut self, rank: usize) {
+        let disk = &mut self.disks[rank];
+        disk.woken -= 1;
+        let count = WARM_BATCH.min(disk.waiting.len());
+        let answers = disk.waiting.drain(..count).map(|job| answer(&self.store, job)).collect();
+        self.seats[rank].has_read(answers);
+    }
+
+    fn loaded(&mut self, rank: usize, job: LoadJob) {
         self.disks[rank].loading -= 1;
-        self.seats[rank].loaded(jobs.iter().map(answer).collect());
+        let answer = answer(&self.store, job);
+        self.seats[rank].loaded(vec![answer]);
         self.read(rank);
         self.poke(rank);
     }
@@ -581,12 +595,20 @@ impl<'a> World<'a> {
     }
 }
 
+fn answer(store: &Store, (tag, requests): LoadJob) -> Input {
+    Input::Loaded { tag, results: requests.iter().map(|request| Ok(store.load(request))).collect() }
+}
+
 fn config(settings: &Settings, rank: u16) -> RankConfig {
     let mut config = RankConfig::new([1; 16], SEED, life(rank));
     config.rank = RankId(rank);
     config.cache_bytes = settings.cache_bytes;
     config.journal_bytes = settings.journal_bytes;
     config.lease_ns = LEASE_NS;
+    // mdtest has just made its directories: who made them knows all that is in them. Here the first name that is asked for brings the rest.
+    if settings.workload == Workload::Mdtest {
+        config.prefetch = Prefetch::Full;
+    }
     // Nothing moves here: what is to be spread is so from the beginning.
     (config.split_size, config.split_reads, config.split_writes) = (0, 0, 0);
     config

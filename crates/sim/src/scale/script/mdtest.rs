@@ -84,8 +84,7 @@ impl Mdtest {
         let (leaf, parent, name) = self.place(ground, caller, nth.saturating_sub(1) * FILES + FILES * LEAVES);
         let request = match nth {
             0 => Request::MkNod { parent, name, new: FILE },
-            // So that the directory is in memory; not all of it counts as known, as in one that was just made: some names are looked for
-            // in the store before they are made.
+            // So that the directory is in memory.
             _ => Request::ReadDir { dir: parent, after: 0, attrs: false, bytes_max: 4096 },
         };
         Some(ground.ask(leaf, request))
