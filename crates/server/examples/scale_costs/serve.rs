@@ -39,6 +39,8 @@ pub(crate) fn serve(
         ServerOptions { log: Arc::new(Log::silent()), ranks: Some(ranks), ..Default::default() };
     options.config.mds_cache_memory_limit = cache_mib << 20;
     options.config.journal_size = journal_mib << 20;
+    // On a busy machine a checkpoint takes longer than leases usually do.
+    options.config.session_timeout = 600;
     options.config.mds_dir_prefetch =
         if prefetch == "keyed" { DirPrefetch::Keyed } else { DirPrefetch::Auto };
     // Each rank has a CPU, and nothing moves.
