@@ -339,13 +339,15 @@ fn content_gone(view: &mut View, ino: Ino, source: Source) -> bool {
     };
     let Some(slot) = slot else { return false };
     let dir = view.cache.dirs.get_mut(slot);
+    // Also of one that stays in the cache and of which nothing is to be deleted: nothing may come into it any more.
+    dir.set(dir::REMOVED);
     let unknown_to_store = source == Source::Live && !dir.has(dir::STORED) && dir.dirty == 0;
     if unknown_to_store && dir.table.len() == 0 && dir.loads == 0 {
         dir.clear(dir::QUEUED | dir::HEADER_DIRTY);
         view.cache.drop_dir_if_idle(slot);
         return true;
     }
-    dir.set(dir::REMOVED | dir::HEADER_DIRTY);
+    dir.set(dir::HEADER_DIRTY);
     view.cache.queue_dir(slot);
     false
 }

@@ -112,9 +112,14 @@ pub(crate) fn heat(view: &View, op: &Op, unit: Unit) -> Found<Plan> {
     }
 }
 
-/// The time of a directory's content is set from its home, where the inode's is.
+/// The time of a directory's content is set from its home, where the inode's is. The home may have decided meanwhile that the directory
+/// goes: this waits while its content is reserved for that, and the content has ended then. What broke: it got a header once more, behind
+/// its end in the journal; and a replay that found only that behind the last checkpoint stored it, for a directory that nobody has.
 pub(crate) fn set_times(view: &mut View, op: &mut Op, ino: Ino, mtime: Wall, stamp: u64) -> Found<Plan> {
     let dir = content(view, op, whole(ino))?;
+    if view.cache.dir(dir).has(dir::REMOVED) && !stdx::mutant!("mds_times_set_of_what_is_gone") {
+        return Err(Errno::ESTALE.into());
+    }
     let timed = timed_header(view, dir, mtime, stamp);
     view.txn.whole_header(ino, &timed);
     let mut header = Writer::new();

@@ -153,7 +153,10 @@ impl Rank {
         // The directory may be gone by now: the operation that waits looks for it again.
         let gone = matches!(
             (question, &learned),
-            (Question::Totals(_) | Question::Heat(_) | Question::Replica(_), Err(Errno::ESTALE))
+            (
+                Question::Totals(_) | Question::Heat(_) | Question::Replica(_) | Question::SetTimes(..),
+                Err(Errno::ESTALE)
+            )
         );
         for id in asking.waiters {
             let Some(op) = self.parked.get_mut(&id) else { continue };

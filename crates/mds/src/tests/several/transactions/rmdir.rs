@@ -200,6 +200,79 @@ fn who_asks_for_what_is_nowhere_hears_of_a_failed_disk() {
     assert_eq!(c.wait(0, REMOTE, tid), Answered::Outcome(Err(Errno::EIO)));
 }
 
+/// What broke: its home had asked for its time to be set, which waited until the content had ended, and it had a header once more. Whoever
+/// lived again behind a checkpoint stored that.
+#[test]
+fn the_time_of_what_is_removed_meanwhile_is_not_set() {
+    for (waits, placed) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut c = if placed { Cluster::with_slots() } else { Scene::new().c };
+        let dir = match placed {
+            true => c.dir_at(root(), 1),
+            false => node(&c.lookup(root(), "d").expect("there")),
+        };
+        let names = c.names(root());
+        let name =
+            names.into_iter().find(|name| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino));
+        let name = name.expect("a name");
+        c.create(dir, "g");
+        assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+        c.stat(dir);
+        let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+        let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+        let (_, times) = sets_times(&mut c);
+        // Its entry is there for a while.
+        c.deaf = true;
+        c.worlds[0].auto_durable = false;
+        let removal = c.start(0, EMBEDDED, rmdir(&name));
+        assert!(c.worlds[1].rank.view.transactions.has_in(dir.ino), "{:?}", c.worlds[1].notes);
+        let conn = c.links[&(0, 1)];
+        let times = Input::Message { conn, message: times };
+        if waits {
+            c.inject(1, times.clone());
+            c.settle();
+        }
+        c.worlds[0].auto_durable = true;
+        c.hold(0).sync();
+        assert_eq!(c.wait(0, EMBEDDED, removal), Answered::Outcome(Ok(Reply::Ok)));
+        c.pass(50);
+        // It comes so late if a connection breaks; the checkpoint has begun behind the end of the content.
+        let end = c.worlds[1].rank.journal.end;
+        if !waits {
+            c.hold(1).hold_stores = true;
+            c.inject(1, Input::Checkpoint);
+            c.hold(1).pass(20);
+            c.inject(1, times);
+            c.settle();
+            c.hold(1).let_go();
+            c.settle();
+        }
+        assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::ESTALE)), "{waits} {placed}");
+        assert_eq!(c.worlds[1].rank.journal.end, end, "waits: {waits}, placed: {placed}");
+        let cache = &c.worlds[1].rank.view.cache;
+        let is_set = cache.find_dir(dir.ino).is_some_and(|slot| cache.dir(slot).header.mtime == Wall(5));
+        assert!(!is_set, "waits: {waits}, placed: {placed}");
+        c.deaf = false;
+        c.crash(1);
+        c.checkpoint(1);
+        let header = key_bytes(StoreKey::Header { dir: dir.ino, frag: Frag::WHOLE });
+        assert!(!c.hold(1).store.contains_key(&header), "waits: {waits}, placed: {placed}");
+    }
+}
+
+/// What rank 0 asks rank 1 to do next is that: it stays on its way.
+fn sets_times(c: &mut Cluster) -> (RankId, ClientMsg) {
+    for _ in 0..100 {
+        let is = |(_, message): &(RankId, ClientMsg)| {
+            matches!(message, ClientMsg::Request { request: Request::SetTimes { .. }, .. })
+        };
+        if let Some(at) = c.worlds[0].to_ranks.iter().position(is) {
+            return c.worlds[0].to_ranks.remove(at).expect("it is there");
+        }
+        c.go_on();
+    }
+    panic!("nothing is asked: {:?}", c.worlds[0].notes);
+}
+
 /// Two that go at once to the same place, one of them with a name that comes there from elsewhere.
 #[test]
 fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
@@ -224,7 +297,8 @@ fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_content_that_ends_are_caught() {
-    let defects: [(&str, fn()); 4] = [
+    let defects: [(&str, fn()); 5] = [
+        ("mds_times_set_of_what_is_gone", the_time_of_what_is_removed_meanwhile_is_not_set),
         ("mds_came_unstored", where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_more),
         ("mds_end_forgotten", an_empty_directory_goes_and_nothing_moves_for_it),
         ("mds_nowhere_before_durable", what_is_made_meanwhile_waits_and_finds_it_gone),
