@@ -767,8 +767,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_recall_overtakes_told", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_purged_keeps_entry", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_others_moves_aborted", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
-    // What is taken back from others for a limited session nobody judges in a world of several ranks; the rest take a client that lies, or
-    // a crash between two renames: none of 100 seeds showed them.
+    // What is taken back from others for a limited session nobody judges in a world of several ranks; the rest take a client that lies, a
+    // crash between two renames, or another rank's file that is taken for a directory (one of 600 seeds): none of 100 seeds showed them.
+    ("mds_limit_tells_kind", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_limit_looks_late", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_linked_directory_leaves", "mds", "tests::several::limits::defects_of_limits_are_caught"),
     ("mds_resumes_without_limit", "mds", "tests::several::limits::defects_of_limits_are_caught"),

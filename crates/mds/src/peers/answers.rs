@@ -164,6 +164,10 @@ impl Rank {
                 Ok(None) => {}
                 Ok(Some(learned)) => op.hears().learned = Some(Box::new(learned.clone())),
                 Err(_) if gone && op.is_sent_back() => {}
+                // Its home says what is no directory. Whoever is limited to one hears no more of that than of anything else outside.
+                Err(Errno::ENOTDIR) if op.limit != Ino::NONE && !stdx::mutant!("mds_limit_tells_kind") => {
+                    op.failed = Some(Errno::EACCES);
+                }
                 Err(errno) => op.failed = Some(*errno),
             }
             self.plans_again(id);

@@ -393,13 +393,14 @@ fn a_directory_is_reserved_when_its_home_was_greeted() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_limits_are_caught() {
-    let defects: [(&str, fn()); 16] = [
+    let defects: [(&str, fn()); 17] = [
         ("mds_limit_unchecked", requests::each_request_is_looked_at),
         ("mds_limit_first_only", both_ends_are_looked_at),
         ("mds_limit_looks_late", requests::a_link_of_what_another_rank_has_outside_disturbs_nobody),
         ("mds_limit_first_only", requests::a_link_of_what_another_rank_has_outside_disturbs_nobody),
         ("mds_linked_directory_leaves", requests::a_link_of_a_directory_carves_nothing),
         ("mds_limit_ends_at_boundary", a_way_that_leads_over_other_ranks_is_followed),
+        ("mds_limit_tells_kind", requests::what_another_rank_has_outside_is_refused_whatever_it_is),
         ("mds_limit_not_restored", lives::a_limit_outlives_the_rank),
         ("mds_resumes_without_limit", lives::who_comes_back_has_the_same_limit),
         ("mds_claims_pass_limit", lives::a_session_that_begins_claims_nothing),

@@ -90,6 +90,16 @@ pub(super) fn each_request_is_looked_at() {
 }
 
 #[test]
+pub(super) fn what_another_rank_has_outside_is_refused_whatever_it_is() {
+    let (mut yard, [_, _, _, o]) = Yard::with_parts();
+    let (file, link) = fill(&mut yard.c, o);
+    for no_directory in [file, link] {
+        let request = rename((no_directory, "a"), (yard.inside, "b"), 0);
+        assert_eq!(yard.asks(request), Err(Errno::EACCES));
+    }
+}
+
+#[test]
 fn the_directory_itself_is_inside_and_what_is_above_is_not() {
     let mut yard = Yard::of(2);
     let inside = yard.inside;
