@@ -174,7 +174,11 @@ impl Op {
         if let Some(climb) = &mut self.climb {
             climb.note(ino, place);
         }
-        self.hint = place;
+        // An operation looks for a directory above as well while only a part of the namespace is this rank's, and goes on with its other
+        // search when all is: what is noted then is not where that one's inode is. Found by the simulator: the inode was gone for it.
+        if self.probe.is_some_and(|(sought, _)| sought == ino) {
+            self.hint = place;
+        }
     }
 
     /// Whether what it fails by is to be reserved and told again.

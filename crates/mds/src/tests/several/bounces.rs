@@ -3,6 +3,7 @@
 //! Absent: moves (`moves.rs`).
 
 use super::*;
+use crate::op::{Op, Probe};
 use proto::request::open_flags;
 
 #[test]
@@ -224,4 +225,16 @@ fn ranks_ask_for_little_and_clients_for_nothing_of_that() {
     let refused =
         c.worlds[0].sent.iter().any(|(to, m)| *to == conn && matches!(m, ServerMsg::Refused { .. }));
     assert!(refused, "any user could say that");
+}
+
+/// Found by the simulator: a move was given up while a directory above was looked for, as only then its side had to be known. The place of
+/// that was then taken for the place of what the operation had named.
+#[test]
+fn the_place_of_one_is_not_the_hint_of_another() {
+    let mut op = Op::new(1, (SessionId(1), Tid(1)), Cred::ROOT, Request::GetAttr { node: root() }, Mono(0));
+    op.probe = Some((Ino(5000), Probe::Noted));
+    let place = Some((Ino(5001), NameHash(8)));
+    op.noted(Ino(5000), place);
+    op.noted(Ino(4999), Some((Ino::ROOT, NameHash(9))));
+    assert_eq!(op.hint, place);
 }
