@@ -149,7 +149,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_no_sync", "store", 0),
     ("journal_no_sync_before_roll", "store", 3),
     ("mds_decided_not_told_again", "mds", 3),
-    ("mds_leaves_delegated", "mds", 141),
+    ("mds_leaves_delegated", "mds", 1188),
     ("mds_limit_ends_at_boundary", "mds", 7),
     ("mds_limit_first_only", "mds", 10),
     ("mds_limit_not_restored", "mds", 7),
