@@ -22,6 +22,21 @@ impl Cluster {
         assert!(self.units(dir).iter().all(|(depth, _)| *depth == 0), "no part has an entry");
     }
 
+    /// What rank 0 asks of units lies in a socket, for as long as a merge takes.
+    fn asked_of_units(&mut self) -> Vec<(RankId, ClientMsg)> {
+        let mut asked = Vec::new();
+        for _ in 0..100 {
+            let all = std::mem::take(&mut self.worlds[0].to_ranks).into_iter();
+            let (asks, others): (VecDeque<_>, VecDeque<_>) = all.partition(|(_, message)| {
+                matches!(message.asked(), Some((_, Request::Totals { unit })) if unit.frag != Frag::WHOLE)
+            });
+            self.worlds[0].to_ranks = others;
+            asked.extend(asks);
+            self.go_on();
+        }
+        asked
+    }
+
     /// Nothing that a unit had is in the store any more but names.
     fn assert_no_unit_stored(&mut self, dir: NodeRef) {
         for at in 0..self.worlds.len() {
@@ -272,16 +287,7 @@ fn who_asks_for_many_parts_that_become_one_finds_it() {
     }
     c.spread(dir, 6);
     let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: dir });
-    // What it asks lies in a socket for as long as the merge takes.
-    let mut asked = Vec::new();
-    for _ in 0..100 {
-        let (asks, others) = std::mem::take(&mut c.worlds[0].to_ranks).into_iter().partition(|(_, message)| {
-            matches!(message.asked(), Some((_, Request::Totals { unit })) if unit.frag != Frag::WHOLE)
-        });
-        c.worlds[0].to_ranks = others;
-        asked.extend(asks);
-        c.go_on();
-    }
+    let asked = c.asked_of_units();
     assert!(asked.len() > 24, "{} parts are asked for", asked.len());
     assert_eq!(c.names(dir).len(), 20, "only what is cached is merged");
     c.merged(dir);
@@ -320,15 +326,7 @@ fn who_asks_across_a_merge_sees_the_last_change() {
         c.create(dir, &format!("last{at}"));
     }
     let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: dir });
-    let mut asked = Vec::new();
-    for _ in 0..100 {
-        let (asks, others) = std::mem::take(&mut c.worlds[0].to_ranks).into_iter().partition(|(_, message)| {
-            matches!(message.asked(), Some((_, Request::Totals { unit })) if unit.frag != Frag::WHOLE)
-        });
-        c.worlds[0].to_ranks = others;
-        asked.extend(asks);
-        c.go_on();
-    }
+    let asked = c.asked_of_units();
     assert!(!asked.is_empty(), "units are asked for");
     c.merged(dir);
     c.spread(dir, 2);
