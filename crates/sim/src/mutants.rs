@@ -739,6 +739,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_sealed_locks_go_on", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_asked_before_it_claimed", "client", "router::tests::holdings::defects_of_books_are_caught"),
     // A copy from a file that was seen last at another rank.
     ("client_lost_where_it_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("client_closes_where_it_was_sent", "client", "router::tests::holdings::defects_of_books_are_caught"),

@@ -170,6 +170,18 @@ impl Many {
         own
     }
 
+    /// What it has sent away before it welcomed us, it may be sent once more: it has been told since what is open there, and counts that.
+    /// What broke: a file that is nowhere any more was to be closed, and two ranks sent that to each other until all of them died. The one
+    /// was told in its next life that the file is open there; the other one sent the close away once more, by which all had, before the first
+    /// was asked again. Nobody closed it there, and nothing above it moved any more.
+    pub(super) fn is_asked_anew(&mut self, rank: RankId) {
+        if !stdx::mutant!("client_asked_before_it_claimed") {
+            self.bounces.values_mut().for_each(|bounced| {
+                bounced.by.remove(&rank);
+            });
+        }
+    }
+
     /// Calls with a caller that are asked again later, if they may be too many.
     pub(super) fn is_crowded(&self) -> bool {
         let most = self.config.limits.queued_max;

@@ -217,8 +217,12 @@ impl Many {
             // Whoever is asked instead may have been added in front of it.
             let Ok(at) = self.place_of(rank) else { continue };
             let before = self.clients[at].session();
+            let is_welcome = matches!(&input, Input::Message { message: ServerMsg::Welcome { .. }, .. });
             self.with(at, out, |client, outputs| client.step(now, input, outputs));
             self.session_after(rank, before, out);
+            if is_welcome {
+                self.is_asked_anew(rank);
+            }
         }
     }
 

@@ -187,6 +187,37 @@ fn what_is_given_back_unasked_follows_its_inode() {
     assert_eq!(bench.router.opens(file.ino), 0);
 }
 
+/// What broke: it was claimed of the next life of a rank that had sent its release away, and the other one sent that away again before the
+/// first was asked: the release was over, and the claim stayed.
+#[test]
+fn what_was_claimed_since_it_was_sent_away_is_released_there() {
+    let (mut bench, file) = with_held();
+    let mut said = bench.call(3, Request::Release { node: file, count: 1 });
+    let (began, mut at) = (bench.at.mono, 0);
+    // The last one that sends it away is rank 0, which is to be told of it.
+    loop {
+        let tid = said.asked(at)[0];
+        said = bench.not_mine(at, tid, Some(1 - at), 2);
+        if at == 0 && bench.at.mono.since(began) > 1_700 * MS {
+            break;
+        }
+        if said.asked(1 - at).is_empty() {
+            said = bench.passes(101);
+        }
+        at = 1 - at;
+    }
+    bench.step(Input::Disconnected { rank: RankId(1) });
+    assert_eq!(bench.passes(2_000).asked(1), [], "rank 1 is away");
+    let said = lives_again(&mut bench, 0, 9);
+    assert_eq!(reclaimed(&said, 0), [(file.ino, 1, 1)]);
+    bench.step(Input::Connected { rank: RankId(1) });
+    let asked = bench.welcome(1, 5, true).asked(1);
+    let said = bench.not_mine(1, asked[0], Some(0), 2);
+    assert_eq!((released(&said, 0), bench.router.opens(file.ino)), (vec![(file.ino, 1)], 1));
+    let said = bench.not_mine(0, said.asked(0)[0], Some(1), 2);
+    assert_eq!((released(&said, 1), bench.router.opens(file.ino)), (vec![], 0), "once");
+}
+
 /// What broke: a killed process closes its files, and that was given up with it while it waited for a rank that was behind.
 #[test]
 fn what_a_killed_process_unlocks_is_unlocked_where_it_went() {
@@ -433,7 +464,7 @@ fn what_is_looked_for_is_not_looked_for_once_more_meanwhile() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_books_are_caught() {
-    let defects: [(&str, fn()); 14] = [
+    let defects: [(&str, fn()); 15] = [
         (
             "client_gives_back_to_who_left",
             what_is_unlocked_for_who_was_killed_is_unlocked_behind_a_rank_that_goes,
@@ -450,6 +481,7 @@ fn defects_of_books_are_caught() {
         ("client_lost_where_it_was", a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank),
         ("client_looks_without_pause", what_is_looked_for_is_not_looked_for_once_more_meanwhile),
         ("client_keeps_old_books", what_is_held_is_in_the_books_of_whoever_answers_for_it),
+        ("client_asked_before_it_claimed", what_was_claimed_since_it_was_sent_away_is_released_there),
         ("client_asks_where_the_name_was", a_file_without_a_name_is_asked_for_where_it_was_opened),
     ];
     for (defect, test) in defects {
