@@ -1,5 +1,6 @@
 # Four ranks and what an operator asks of them: he moves directories, or gives that up, says which ranks may have slots and how many, pins to a rank that is not
-# there yet, and has ranks come and go; and what he is shown meanwhile: whose what is, what is asked of it, how each rank is.
+# there yet, and has ranks come and go; and what he is shown meanwhile: whose what is, what is asked of it, how each rank is. Then policies of directories, as
+# programs find them.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require setfattr getfattr python3
@@ -157,6 +158,79 @@ check "a pin is followed" within owned /p3 3
 check "the other, too" within owned /later 4
 check "all have slots" within have "0:820 1:819 2:819 3:819 4:819"
 same "all is there again" "1830 later text" "$(sum) $(cat mnt/later/file) $(cat mnt/d/file)"
+
+# Policies as programs find them: what is read back, what is taken away, and each error.
+cat >policies.py <<'P'
+import errno, os, sys
+
+def tried(call, *what):
+    try:
+        value = call(*what)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "ok" if value is None else value if isinstance(value, list) else value.decode()
+
+wrong = []
+def same(name, wanted, found):
+    if wanted != found:
+        wrong.append(f"{name}: wanted {wanted}, found {found}")
+
+def values(dir):
+    rows = [("ceph.dir.pin", "1", "1"), ("pando.dir.pin", " 1 ", "1"), ("ceph.dir.pin.distributed", "1", "1"),
+            ("ceph.dir.pin.random", "0.01", "0.01"), ("ceph.dir.bal.mask", "0x3", "0,1"), ("pando.dir.bal.mask", "4,0", "0,4"),
+            ("ceph.dir.bal.mask", "all", "all"), ("pando.dir.placement", "hash", "hash")]
+    for name, value, read in rows:
+        unset = "inherit" if name == "pando.dir.placement" else "ENODATA"
+        same(f"{name} before", unset, tried(os.getxattr, dir, name))
+        same(f"{name} {value}", "ok", tried(os.setxattr, dir, name, value.encode()))
+        same(f"{name} {value} read", read, tried(os.getxattr, dir, name))
+        same("listed", [], tried(os.listxattr, dir))
+        same(f"{name} removed", "ok", tried(os.removexattr, dir, name))
+        same(f"{name} behind that", unset, tried(os.getxattr, dir, name))
+        same(f"{name} removed again", "ENODATA", tried(os.removexattr, dir, name))
+    for name, none in [("ceph.dir.pin", "-1"), ("ceph.dir.pin.distributed", "0"), ("ceph.dir.pin.random", "0"),
+                       ("pando.dir.placement", "inherit")]:
+        same(f"{name} {none}", "ok", tried(os.setxattr, dir, name, none.encode()))
+
+def errors(dir):
+    file, root = f"{dir}/file", os.path.dirname(dir)
+    rows = [(dir, "ceph.dir.pin", "256", "EDOM"), (dir, "ceph.dir.pin", "-2", "EDOM"), (dir, "ceph.dir.pin", "one", "EINVAL"),
+            (dir, "ceph.dir.pin.distributed", "2", "EINVAL"),
+            (dir, "ceph.dir.pin.random", "1.5", "EDOM"), (dir, "ceph.dir.pin.random", "0.02", "EINVAL"),
+            (dir, "ceph.dir.pin.random", "half", "EINVAL"),
+            (dir, "ceph.dir.bal.mask", "0,256", "EDOM"), (dir, "ceph.dir.bal.mask", "0x0", "EINVAL"),
+            (dir, "ceph.dir.bal.mask", "0xg", "EINVAL"), (root, "ceph.dir.bal.mask", "1", "EINVAL"),
+            (dir, "pando.dir.placement", "slots", "EINVAL"), (dir, "ceph.dir.placement", "hash", "EINVAL"),
+            (dir, "ceph.dir.nothing", "1", "EINVAL"),
+            (dir, "pando.dir.owner", "1", "EPERM"), (dir, "pando.dir.load", "1", "EPERM"), (dir, "ceph.dir.entries", "1", "EPERM")]
+    rows += [(at, name, "1", "EINVAL") for at in (file, root) for name in ("ceph.dir.pin", "ceph.dir.pin.distributed")]
+    rows += [(at, "ceph.dir.pin.random", "0.01", "EINVAL") for at in (file, root)]
+    rows += [(file, "ceph.dir.bal.mask", "0", "EINVAL"), (file, "pando.dir.placement", "hash", "EINVAL")]
+    for at, name, value, wanted in rows:
+        same(f"{at} {name} {value}", wanted, tried(os.setxattr, at, name, value.encode()))
+    for name in ("ceph.dir.pin", "ceph.dir.pin.distributed", "ceph.dir.pin.random", "ceph.dir.bal.mask", "pando.dir.placement"):
+        same(f"{name} of a file", "EINVAL", tried(os.getxattr, file, name))
+
+def strangers(dir):
+    os.seteuid(65534)
+    open(f"{dir}/may write", "w").close()
+    for name, value in [("ceph.dir.pin", "1"), ("ceph.dir.pin.distributed", "1"), ("pando.dir.pin.random", "0.01"),
+                        ("ceph.dir.bal.mask", "0"), ("pando.dir.placement", "hash")]:
+        same(f"{name} set", "EPERM", tried(os.setxattr, dir, name, value.encode()))
+        same(f"{name} removed", "EPERM", tried(os.removexattr, dir, name))
+    same("whose it is", "0x0/0=0", tried(os.getxattr, dir, "pando.dir.owner"))
+
+globals()[sys.argv[1]](os.path.abspath(sys.argv[2]))
+sys.exit("\n".join(wrong) or 0)
+P
+mkdir mnt/said && chmod 777 mnt/said && : >mnt/said/file || die "a directory"
+check "each policy is read back, is not listed, and is taken away" python3 policies.py values mnt/said
+check "each mistake has its error" python3 policies.py errors mnt/said
+check "who is not root sets none" python3 policies.py strangers mnt/said
+mkdir mnt/masked && setfattr -n ceph.dir.bal.mask -v 1,2 mnt/masked && : >mnt/masked/file || die "a mask"
+check "a directory with a mask is spread" "$PANDO" dirfrag split mnt/masked 2
+masked() { [ "$("$PANDO" dirfrag ls mnt/masked | awk 'NR > 1 { print $2 }' | sort -u | xargs)" = "1 2" ]; }
+check "over the ranks of its mask" within masked
 same "nothing is wrong with the ranks" "" "$(ask health detail | grep -E 'MDS_|FS_')"
 for each in mnt mnt2; do
     "$PANDO" umount "$WORK/$each" >err 2>&1 || die "umount: $(cat err)"

@@ -247,12 +247,23 @@ pub const OPTIONS: &[OptionHelp] = &[
 ];
 
 /// CephFS's options that are not in this version, and how things are instead.
-const LATER: [(&str, &str); 5] = [
+const LATER: [(&str, &str); 10] = [
     ("mds_bal_fragment_fast_factor", FRAGMENT_NOW),
     ("mds_bal_fragment_interval", FRAGMENT_NOW),
     ("mds_bal_fragment_size_max", NO_LIMIT),
+    (
+        "mds_bal_interval",
+        "no directory moves because a rank is busy; `pando subtree move PATH RANK` moves one",
+    ),
     ("mds_dir_max_entries", NO_LIMIT),
+    ("mds_export_ephemeral_distributed", "`dir.pin.distributed` counts wherever it is set"),
+    (
+        "mds_export_ephemeral_distributed_factor",
+        "`pando dirfrag split PATH BITS` says how many parts there are",
+    ),
+    ("mds_export_ephemeral_random", "`dir.pin.random` counts wherever it is set"),
     ("mds_join_fs", "a server has one file system, and its slots take any rank of it"),
+    ("mds_max_export_size", "a move of any size goes in slices"),
 ];
 const FRAGMENT_NOW: &str = "a directory is spread as soon as mds_bal_split_size says so";
 const NO_LIMIT: &str = "a directory may have any number of names";

@@ -67,7 +67,7 @@ pub(crate) fn merge(server: &Server, command: &Value) -> Result<Value, Value> {
     }
     if is("distributed") {
         let step = "`setfattr -n ceph.dir.pin.distributed -v 0 PATH`, and try again";
-        return refused("it is pinned to several ranks (`dir.pin.distributed`)", step);
+        return refused("`dir.pin.distributed` is set", step);
     }
     feed(server, &owner, Input::Merge { dir });
     let rank = owner.identity.rank;

@@ -18,7 +18,7 @@ const SETTINGS: [&str; 5] = ["max_mds", "joinable", "bal_rank_mask", "placement"
 const LATER: [(&str, &str); 15] = [
     ("allow_dirfrags", "`pando config set mds_bal_fragment_dirs false`: no directory is spread by itself"),
     ("allow_new_snaps", ""),
-    ("allow_standby_replay", ""),
+    ("allow_standby_replay", "`pando serve --ranks N`: slots that carry no rank stand by"),
     ("balance_automate", "`pando subtree move PATH RANK`, or `pando fs set FS placement hash`"),
     ("balancer", "`pando subtree move PATH RANK`, or `pando fs set FS placement hash`"),
     ("cluster_down", "`pando fs fail FS`"),
@@ -77,24 +77,16 @@ pub(crate) fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             }
             _ => usage(format!("joinable {value}: neither true nor false")),
         },
-        "bal_rank_mask" => {
-            let mask = match value {
-                "all" | "-1" => Ok(Mask::ALL),
-                _ => Mask::from_hex(value),
-            };
-            match mask {
-                Ok(mask) => {
-                    let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
-                    carry_out(server, Command::SetBalRankMask(mask), |_| text)
-                }
-                Err(MaskError::Rank) => {
-                    usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1))
-                }
-                Err(MaskError::Text) => {
-                    usage(format!("bal_rank_mask {value}: neither all nor 0x and a number"))
-                }
+        "bal_rank_mask" => match mask(value) {
+            Ok(mask) => {
+                let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
+                carry_out(server, Command::SetBalRankMask(mask), |_| text)
             }
-        }
+            Err(MaskError::Rank) => usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1)),
+            Err(MaskError::Text) => {
+                usage(format!("bal_rank_mask {value}: neither all nor a hexadecimal number"))
+            }
+        },
         "placement" => match value {
             "hash" | "subtree" => {
                 let text = format!("setting the placement of new directories to {value}");
@@ -113,6 +105,15 @@ pub(crate) fn set(server: &Server, command: &Value) -> Result<Value, Value> {
         },
         _ => Err(not_here(key, value)),
     }
+}
+
+/// `all`, or a hexadecimal number, with `0x` before it or without, as Ceph takes it.
+fn mask(text: &str) -> Result<Mask, MaskError> {
+    if matches!(text, "all" | "-1") {
+        return Ok(Mask::ALL);
+    }
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    Mask::from_hex(&format!("0x{digits}"))
 }
 
 /// `RANK=WEIGHT`, both as they may be.
@@ -135,12 +136,27 @@ mod tests {
             (word(&answer["error"]), word(&answer["do"]))
         };
         let none = |text: &str| (text.to_owned(), String::new());
-        assert_eq!(told("allow_standby_replay"), none("allow_standby_replay: not in this version"));
+        assert_eq!(told("allow_new_snaps"), none("allow_new_snaps: not in this version"));
+        let (what, step) = told("allow_standby_replay");
+        assert!(what.ends_with(": not in this version") && step.contains("--ranks N"), "{what} {step}");
         let (what, step) = told("balance_automate");
         assert!(what.ends_with(": not in this version") && step.contains("subtree move"), "{what} {step}");
         let (what, step) = told("session_timeout");
         assert!(what.contains("process") && step.contains("config set session_timeout 1"), "{what} {step}");
         assert!(told("max_mdss").0.contains("unknown setting (known: max_mds, "));
         assert!(SETTINGS.iter().all(|known| LATER.iter().all(|(later, _)| later != known)));
+    }
+
+    #[test]
+    fn masks_are_as_ceph_takes_them() {
+        let three = Mask::NONE.with(RankId(3)).with(RankId(4)).with(RankId(5));
+        for text in ["38", "0x38", "0X38", "0038"] {
+            assert_eq!(mask(text), Ok(three), "{text}");
+        }
+        assert_eq!((mask("all"), mask("-1"), mask("0")), (Ok(Mask::ALL), Ok(Mask::ALL), Ok(Mask::NONE)));
+        for text in ["", "0x", "0x0x38", "x38", "-2", "3,4", "ALL"] {
+            assert_eq!(mask(text), Err(MaskError::Text), "{text}");
+        }
+        assert_eq!(mask(&format!("1{}", "0".repeat(64))), Err(MaskError::Rank));
     }
 }

@@ -24,6 +24,27 @@ const WORDS: [(&str, &str); 12] = [
     ("checkpoint", "checkpoint"),
 ];
 
+/// What Ceph's ranks are told and ours are not, and the command that does it here.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("damage", "`pando fsck DIR`, when nobody serves DIR"),
+    ("dirfrag", "`pando dirfrag ls|split|merge PATH`"),
+    ("dump_blocked_ops", "`pando ops --blocked`"),
+    ("dump_historic_ops", "`pando ops --slow`"),
+    ("export dir", "`pando subtree move PATH RANK`"),
+    ("get subtrees", "`pando subtree ls`"),
+    ("scrub", "`pando fsck DIR`, when nobody serves DIR"),
+];
+
+/// What comes nearest to what is told to no rank here.
+fn nearest(what: &str) -> String {
+    let is_meant =
+        |word: &str| what.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    match ELSEWHERE.iter().find(|(word, _)| is_meant(word)) {
+        Some((_, step)) => (*step).to_owned(),
+        None => format!("`pando tell mds.N` with {}", WORDS.map(|(word, _)| word).join(", ")),
+    }
+}
+
 /// The command that is meant, for its rank; none: a fault.
 ///
 /// # Errors
@@ -43,11 +64,7 @@ pub(crate) fn inner(server: &Server, command: &Value) -> Result<Option<Value>, V
     };
     match WORDS.iter().find(|(word, _)| *word == words) {
         Some((_, cmd)) => Ok(Some(json!({ "cmd": cmd, "rank": rank.0, "id": id }))),
-        None => {
-            let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
-            let step = format!("`pando tell mds.N` with {}", known.join(", "));
-            Err(refusal_with(Refusal::Usage, &format!("{what}: not in this version"), &step))
-        }
+        None => Err(refusal_with(Refusal::Usage, &format!("{what}: not in this version"), &nearest(what))),
     }
 }
 
@@ -73,4 +90,20 @@ pub(crate) fn fault(server: &Server, command: &Value) -> Result<Value, Value> {
         return Err(refusal(Refusal::State, &format!("mds.{}: no slot carries it any more", rank.0)));
     }
     Ok(done(json!({ "text": format!("mds.{}: {what}", rank.0) })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ceph_tells_its_ranks_names_the_command_for_it() {
+        assert_eq!(nearest("get subtrees"), "`pando subtree ls`");
+        assert_eq!(nearest("export dir /builds 1"), "`pando subtree move PATH RANK`");
+        assert_eq!(nearest("dirfrag split /builds 0/0 3"), "`pando dirfrag ls|split|merge PATH`");
+        for what in ["get", "dirfrags", "export directory", ""] {
+            assert!(nearest(what).starts_with("`pando tell mds.N` with perf dump, "), "{what}");
+        }
+        assert!(WORDS.iter().all(|(word, _)| nearest(word).starts_with("`pando tell")), "told to a rank");
+    }
 }

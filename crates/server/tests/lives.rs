@@ -227,9 +227,10 @@ fn settings_are_taken_or_refused_by_name() {
     // Remembered: a rank comes when there is a slot for it.
     assert_eq!(set("max_mds", "256")["result"]["text"], "max_mds is 256");
     assert_eq!(bench.checks(), ["MDS_UP_LESS_THAN_MAX"]);
-    assert_eq!(set("max_mds", "1")["ok"], true);
+    assert_eq!(set("max_ranks", "1")["result"]["text"], "max_mds is 1");
     let text = |key: &str, value: &str| set(key, value)["result"]["text"].clone();
     assert_eq!(text("bal_rank_mask", "0x0038"), "setting the metadata balancer rank mask to 0x38");
+    assert_eq!(text("bal_rank_mask", "38"), "setting the metadata balancer rank mask to 0x38");
     assert_eq!(text("bal_rank_mask", "all"), "setting the metadata balancer rank mask to all");
     assert_eq!(text("bal_rank_mask", "-1"), "setting the metadata balancer rank mask to all");
     assert_eq!(text("placement", "hash"), "setting the placement of new directories to hash");
@@ -245,7 +246,8 @@ fn settings_are_taken_or_refused_by_name() {
         ("max_mds", "257", "not between 1 and 256"),
         ("max_mds", "0", "not between 1 and 256"),
         ("joinable", "perhaps", "neither true nor false"),
-        ("bal_rank_mask", "38", "neither all nor 0x and a number"),
+        ("max_ranks", "257", "not between 1 and 256"),
+        ("bal_rank_mask", "3,4", "neither all nor a hexadecimal number"),
         (
             "bal_rank_mask",
             "0x1ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",

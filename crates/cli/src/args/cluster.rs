@@ -23,9 +23,9 @@ pub enum Fs {
         fs: String,
     },
     /// Change a setting of the file system: max_mds, also max_ranks (how many ranks are wanted, 1 to 256), joinable
-    /// (true or false), bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all; 0x0: what is there
-    /// stays), placement (of new directories: subtree or hash), rank_weight (RANK=WEIGHT, 0 to 255 and 1 to 1000:
-    /// what the rank is to have of what nobody pinned, beside others that have 100)
+    /// (true or false), bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all, which is also -1;
+    /// 0x0: what is there stays), placement (of new directories: subtree or hash), rank_weight (RANK=WEIGHT, 0 to 255
+    /// and 1 to 1000: what the rank is to have of what nobody pinned, beside others that have 100)
     Set {
         #[arg(value_name = "FS")]
         fs: String,
@@ -50,7 +50,7 @@ pub enum Fs {
 pub enum Mds {
     /// End a rank's life; a standby takes over. Of a damaged rank: let one try again
     Fail {
-        /// N, FS:N, or the name of the daemon that carries it
+        /// N, mds.N, FS:N, or the name of the daemon that carries it
         #[arg(value_name = "RANK")]
         who: String,
     },

@@ -302,6 +302,24 @@ fn what_has_no_xattrs_is_not_asked_for_them() {
     assert_eq!(kernel.fake.seen().len(), 1, "another client may have set one");
 }
 
+/// What broke: the kernel lets whoever may write set them, and the rank takes the word of a mount that may act for anyone.
+#[test]
+fn policies_are_not_for_everybody() {
+    let kernel = Kernel::new(Behaviour::default());
+    kernel.fake.clear_seen();
+    for name in ["dir.pin", "dir.pin.distributed", "dir.pin.random", "dir.bal.mask", "dir.placement"] {
+        for name in [format!("ceph.{name}"), format!("pando.{name}")] {
+            let name = name.as_bytes();
+            let set = Operation::SetXattr { name, value: b"1", flags: 0, acl_kill_sgid: false };
+            assert_eq!(kernel.ask(1, set), Err(libc::EPERM));
+            assert_eq!(kernel.ask(1, Operation::RemoveXattr { name }), Err(libc::EPERM));
+        }
+    }
+    assert_eq!(kernel.fake.seen(), [], "the rank is not asked");
+    kernel.ask(1, Operation::GetXattr { name: b"ceph.dir.pin", size: 100 }).expect_err("absent");
+    assert_eq!(kernel.fake.seen().len(), 1, "anybody may look");
+}
+
 #[test]
 fn an_acl_by_a_stranger_drops_setgid() {
     let kernel = Kernel::new(Behaviour::default());

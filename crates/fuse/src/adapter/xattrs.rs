@@ -1,5 +1,5 @@
 //! Extended attributes and POSIX ACLs.
-//! Absent: what values mean; the rank keeps them and enforces ACLs it must.
+//! Absent: what values mean; the rank keeps them and enforces ACLs it must. Permission checks, but one: the kernel does them.
 
 use std::sync::Arc;
 
@@ -18,6 +18,16 @@ use crate::request::groups::{
 
 const SETGID: u32 = 0o2000;
 
+/// Whether the name is a policy of directories, which only root sets. The rank leaves that to the mount, if that may act for anyone; and to the
+/// kernel such a name is like any other, which whoever may write may set.
+fn is_policy(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b"ceph.").or_else(|| name.strip_prefix(b"pando.")).unwrap_or_default();
+    matches!(
+        name,
+        b"dir.pin" | b"dir.pin.distributed" | b"dir.pin.random" | b"dir.bal.mask" | b"dir.placement"
+    )
+}
+
 impl Shared {
     pub(super) fn xattr_operation(
         self: &Arc<Self>,
@@ -32,6 +42,12 @@ impl Shared {
             }
             Operation::SetXattr { name, .. } | Operation::RemoveXattr { name }
                 if self.is_about_stats(&about, name) =>
+            {
+                reply.error(libc::EPERM);
+            }
+            // Of whoever mounted it for himself the rank decides.
+            Operation::SetXattr { name, .. } | Operation::RemoveXattr { name }
+                if is_policy(name) && about.cred.uid != 0 && about.cred.uid != crate::caller::own_uid() =>
             {
                 reply.error(libc::EPERM);
             }
