@@ -224,7 +224,7 @@ impl Rank {
             let Some(coming) = self.view.holders.coming.remove(&moved) else { continue };
             let came = if fate == Fate::Came { chunks(coming.list.values()) } else { Vec::new() };
             if came.is_empty() && !stdx::mutant!("mds_holders_of_nothing") {
-                // Found by review: with another move of the same this one would have come, after a crash.
+                // What broke: with another move of the same this one would have come, after a crash.
                 let (id, list) = (MoveId(0), encoded(&[]));
                 Mutation::Holders { id, moved, first: true, list: &list }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);

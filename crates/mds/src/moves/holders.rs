@@ -69,7 +69,7 @@ impl Move {
 
 impl Rank {
     /// Whether an inode that is open or locked goes with what is below; or why it holds everything up. Of one of which it is not known
-    /// where it is nothing is handed over: elsewhere it counts here, and somebody else would get its locks (found by review).
+    /// where it is nothing is handed over: elsewhere it counts here, and somebody else would get its locks.
     fn goes_along(&self, ino: Ino, file: Option<&FileState>, part: Part) -> Result<bool, &'static str> {
         match self.view.inode_below(ino, part) {
             Below::No => Ok(false),

@@ -197,7 +197,7 @@ impl Rank {
         if let Some(heard) = &mut op.heard {
             heard.told_once = self.view.is_told_once();
         }
-        // Found by review: asked for once more behind each wait for capabilities, it was asked of a rank that lives again and waits for somebody
+        // What broke: asked for once more behind each wait for capabilities, it was asked of a rank that lives again and waits for somebody
         // who waits for what is withheld for this operation.
         let learned = self.view.learned.take();
         let learned = learned.filter(|learned| matches!(learned.as_ref(), Learned::Times(..)));

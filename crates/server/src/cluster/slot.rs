@@ -290,7 +290,7 @@ fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState
 mod tests {
     use super::*;
 
-    /// Found by review: a slot that began a life was silent until the disk had done what that takes.
+    /// What broke: a slot that began a life was silent until the disk had done what that takes.
     #[test]
     fn a_slot_says_that_it_is_there_while_a_life_begins() {
         let (told, heard) = channel();

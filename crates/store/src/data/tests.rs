@@ -416,7 +416,7 @@ fn a_real_folder_keeps_files_holes_and_gives_space_back() {
     assert!(objects.contains(&super::ObjectInfo { file: file(300), size: 55_000, packed: false }));
 }
 
-/// Found by review: a server that had no descriptor for a moment changed no data any more until it was started again.
+/// What broke: a server that had no descriptor for a moment changed no data any more until it was started again.
 #[test]
 fn a_sync_that_finds_no_descriptor_may_be_tried_again() {
     for place in ["data/blk", "data/state", "data"] {

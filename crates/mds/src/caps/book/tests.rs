@@ -26,7 +26,7 @@ fn ranks_have_places_beside_all_clients() {
     assert_eq!(book.enter(SessionId(9), false), None, "clients have no more than before");
 }
 
-/// Found by review: after 2^31 recalls of one session no answer counted any more.
+/// What broke: after 2^31 recalls of one session no answer counted any more.
 #[test]
 fn numbers_of_recalls_may_wrap() {
     for start in [u32::MAX - 1, i32::MAX as u32 - 1] {
@@ -46,7 +46,7 @@ fn numbers_of_recalls_may_wrap() {
     }
 }
 
-/// Found by the simulator: a move that is given up, and an operation that lets go, wait anew under the same number. Answers to what they had
+/// What broke: a move that is given up, and an operation that lets go, wait anew under the same number. Answers to what they had
 /// asked for before were taken for others, so that it went on with something still granted, or never.
 #[test]
 fn answers_to_recalls_of_before_do_not_count() {
@@ -259,7 +259,7 @@ fn where_memory_is_short_those_who_have_most_are_asked_and_keep_the_least() {
     assert_eq!((book.count(0), book.count(1), book.count(2)), (50, 40, 50));
 }
 
-/// Found by looking: who had looked at a file an hour ago was asked before others could change it.
+/// What broke: who had looked at a file an hour ago was asked before others could change it.
 #[test]
 fn what_no_kernel_keeps_any_more_goes_by_itself() {
     let mut book = book(2);
@@ -355,7 +355,7 @@ fn who_wants_few_records_has_few_and_costs_little() {
     assert!(book.is_full(0, 6) && !book.is_full(0, 7));
 }
 
-/// Found by review: what five sessions kept never made room.
+/// What broke: what five sessions kept never made room.
 #[test]
 fn what_many_hold_makes_room_too() {
     let mut book = book(6);

@@ -837,7 +837,7 @@ fn what_is_given_up_while_it_syncs_is_in_nobodys_way() {
     s.c.assert_resolved();
 }
 
-/// Found by the simulator: whoever led it waited for ever.
+/// What broke: whoever led it waited for ever.
 #[test]
 fn what_is_removed_while_it_syncs_is_said_to_be_gone() {
     let mut s = Scene::new();
