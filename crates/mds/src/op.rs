@@ -292,7 +292,7 @@ pub(crate) enum Learned {
     Totals(Ino, FragHeader),
     /// The store has no header of the directory. Whether that may be nobody here knows.
     NoHeader(Ino),
-    /// The same after its time was set.
+    /// As `Totals`, after its time was set.
     Times(Ino, FragHeader),
     /// The attributes of an inode with several names.
     Attr(Attr),

@@ -1,5 +1,5 @@
-//! The seeded defects the simulator must catch, by crate. A name here is the name of a
-//! `stdx::mutant!` in that crate; a test of the workspace holds the two equal.
+//! The seeded defects of the simulated crates: those that a world must catch (`MUTANTS`), and those that a test of their crate must
+//! (`ELSEWHERE`). A name here is the name of a `stdx::mutant!` in that crate; a test of the workspace holds the two equal.
 //!
 //! Absent: defects outside of what the simulator runs (driver, mount, kernel adapter).
 
