@@ -103,8 +103,10 @@ fn sleeps(script: &str) -> Vec<usize> {
                 (None, _) => bare.push(letter),
             }
         }
-        let bare = bare.split(" #").next().filter(|code| !code.trim_start().starts_with('#')).unwrap_or_default();
-        let words: Vec<&str> = bare.split([' ', ';', '(', ')', '|']).filter(|word| !word.is_empty()).collect();
+        let bare =
+            bare.split(" #").next().filter(|code| !code.trim_start().starts_with('#')).unwrap_or_default();
+        let words: Vec<&str> =
+            bare.split([' ', ';', '(', ')', '|']).filter(|word| !word.is_empty()).collect();
         for (at, word) in words.iter().enumerate() {
             match *word {
                 "do" => loops += 1,
@@ -125,7 +127,10 @@ fn sleeps(script: &str) -> Vec<usize> {
 fn sleeps_are_told_from_waits() {
     let waits = "until grep -q x out; do sleep 0.1; done\nfor n in 1 2; do\n  sleep \"$n\"\ndone\nsleep 1000 <a &\n# sleep 1\n";
     assert_eq!(sleeps(waits), Vec::<usize>::new());
-    assert_eq!(sleeps("let_pass() { sleep \"$1\"; }\necho done; sleep 1\nx='to do'\nsleep $Y # why\n"), vec![2, 4]);
+    assert_eq!(
+        sleeps("let_pass() { sleep \"$1\"; }\necho done; sleep 1\nx='to do'\nsleep $Y # why\n"),
+        vec![2, 4]
+    );
 }
 
 #[test]
