@@ -16,7 +16,11 @@ use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Errno, Frag, Ino, NodeRef, Position, RankId, SessionId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
+use stdx::time::MS;
 use stdx::{Now, Outbox};
+
+/// Whoever waits until sessions have joined a rank looks and asks again after that.
+pub(crate) const JOIN_NS: u64 = 20 * MS;
 
 type Key = (SessionId, Ino);
 

@@ -6,7 +6,7 @@
 use super::below::{InUse, Slice};
 use super::{Move, Moves, Phase};
 use crate::files::FileState;
-use crate::holders::chunks;
+use crate::holders::{JOIN_NS, chunks};
 use crate::op::OpId;
 use crate::output::Output;
 use crate::peers::Question;
@@ -18,10 +18,6 @@ use proto::request::Request;
 use proto::{Ino, NodeRef, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Outbox;
-use stdx::time::MS;
-
-/// After that a rank is asked again whether sessions have joined it, and these are told again.
-const JOIN_NS: u64 = 20 * MS;
 
 /// What is found.
 #[derive(Debug, Default)]

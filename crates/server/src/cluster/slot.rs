@@ -185,7 +185,7 @@ impl Slot {
         shared.views.begun(rank, Ok(life.clone()));
         let (heard_by, seq) = (shared.clone(), self.seq.clone());
         let tell = move |state: State, loads| {
-            if let Some(state) = told(state) {
+            if let Some(state) = state.in_map() {
                 beacon(&heard_by, &seq, daemon, BeaconState::Rank { rank, incarnation, state });
                 heard_by.tell(Input::Loads { daemon, loads });
             }
@@ -265,18 +265,6 @@ fn telling<T>(interval: Duration, tell: impl Fn() + Send, work: impl FnOnce() ->
         drop(done);
         result
     })
-}
-
-/// As the map calls it.
-const fn told(state: State) -> Option<RankState> {
-    match state {
-        State::Boot | State::Replay => Some(RankState::Replay),
-        State::Reconnect => Some(RankState::Reconnect),
-        State::Active => Some(RankState::Active),
-        State::Damaged => Some(RankState::Damaged),
-        // With its process, whose end the coordinator does not see.
-        State::Stopping | State::Stopped => None,
-    }
 }
 
 fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState) {
