@@ -155,14 +155,14 @@ impl Rank {
 
     /// A rank lives no more as it did. Clients may go by totals that it was told; what else it kept is over.
     pub(crate) fn lingers(&mut self, rank: RankId, id: SessionId) {
-        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
-        if stdx::mutant!("mds_lent_ends_with_life") || !self.view.book.keeps_totals_alone(slot) {
+        let Some(place) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
+        if stdx::mutant!("mds_lent_ends_with_life") || !self.view.book.keeps_totals_alone(place) {
             return;
         }
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.place = None;
         }
-        self.lent.lingering.push((rank, self.view.now.mono.after(FADES_NS), slot));
+        self.lent.lingering.push((rank, self.view.now.mono.after(FADES_NS), place));
     }
 
     /// The same of one of which this life does not know what it keeps.

@@ -10,8 +10,8 @@ const HELD: Bits = Bits::ATTRS;
 
 fn book(slots: u16) -> Book {
     let mut book = Book::default();
-    for slot in 0..slots {
-        assert_eq!(book.enter(SessionId(u64::from(slot) + 1), false), Some(slot));
+    for place in 0..slots {
+        assert_eq!(book.enter(SessionId(u64::from(place) + 1), false), Some(place));
     }
     book
 }
@@ -52,8 +52,8 @@ fn numbers_of_recalls_may_wrap() {
 fn answers_to_recalls_of_before_do_not_count() {
     let mut book = book(3);
     let need = |ino| Need::of(Ino(ino), Bits::FS);
-    for (slot, ino) in [(1, 7), (2, 8)] {
-        book.grant(slot, Ino(ino), HELD, Mono(0));
+    for (place, ino) in [(1, 7), (2, 8)] {
+        book.grant(place, Ino(ino), HELD, Mono(0));
     }
     book.wait(1, (SessionId(1), Some(0)), &[need(7)], Mono(0));
     book.operation_ended(1);
@@ -235,10 +235,10 @@ fn answers(book: &mut Book) -> BTreeMap<SessionId, usize> {
 fn where_memory_is_short_those_who_have_most_are_asked_and_keep_the_least() {
     let mut book = book(3);
     book.limits = RoomLimits { least: 50, recalls_max: 10 };
-    let count = |slot: u16| [1_000, 40, 300][usize::from(slot)];
-    for slot in 0..3 {
-        (0..count(slot))
-            .for_each(|n| book.grant(slot, Ino(1 + n + 10_000 * u64::from(slot)), Bits::FC, Mono(0)));
+    let count = |place: u16| [1_000, 40, 300][usize::from(place)];
+    for place in 0..3 {
+        (0..count(place))
+            .for_each(|n| book.grant(place, Ino(1 + n + 10_000 * u64::from(place)), Bits::FC, Mono(0)));
     }
     (1..=300).for_each(|step| book.shed(Mono(step * MS)));
     let mut late = Mono(AGE_NS + 2 * SECOND);
@@ -359,8 +359,8 @@ fn who_wants_few_records_has_few_and_costs_little() {
 #[test]
 fn what_many_hold_makes_room_too() {
     let mut book = book(6);
-    for slot in 0..6 {
-        (1..=100).for_each(|ino| book.grant(slot, Ino(ino), HELD, Mono(0)));
+    for place in 0..6 {
+        (1..=100).for_each(|ino| book.grant(place, Ino(ino), HELD, Mono(0)));
     }
     assert_eq!((book.count(3), book.total()), (100, 600));
     assert!(!book.make_room(3, 100, Mono(KEEP_MS * MS)), "all of it may be kept still");
