@@ -185,8 +185,8 @@ impl Rank {
         let (over, left): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(rank, until, _)| is_over(*rank, *until));
         self.lent.lingering = left;
-        for (.., slot) in over {
-            self.view.book.leave(slot);
+        for (.., place) in over {
+            self.view.book.leave(place);
         }
         let before = self.lent.fading.len();
         self.lent.fading.retain(|rank, until| !is_over(*rank, *until));
