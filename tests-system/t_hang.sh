@@ -35,11 +35,11 @@ held() {
     "$@" >/dev/null 2>&1 &
     pid=$!
     pids+=($pid)
-    sleep 0.5
-    [ -d "/proc/$pid" ] || { fail "$name" "it did not wait"; return; }
+    waits_on_fuse $pid || { fail "$name" "it did not wait"; return; }
     for signal in "${signals[@]}"; do
         kill "-$signal" $pid
-        sleep 0.3
+        was_interrupted $pid || fail "$name: $signal" "it was not heard of"
+        let_pass 0.3 "what it would end has ended"
         check "$name: not by $signal alone" lives $pid
     done
     kill "-$last" $pid
@@ -60,8 +60,7 @@ for state in hangs "is gone"; do
     next=$!
     pids+=($next)
     exec 8<>a/d/lock 9<a/d/unread
-    # Names and attributes that the kernel was given have run out.
-    sleep $KEEP_OVER
+    let_pass $KEEP_OVER "names and attributes that the kernel was given run out"
     if [ "$state" = hangs ]; then
         kill -STOP $SERVER
         until grep -q '^State:[[:space:]]*T' "/proc/$SERVER/status"; do sleep 0.02; done
@@ -79,10 +78,10 @@ for state in hangs "is gone"; do
     dd if=a/d/5 of=five 2>/dev/null &
     handler=$!
     pids+=($handler)
-    sleep 0.5
+    check "server $state: it waits" waits_on_fuse $handler
     kill -USR1 $handler
-    sleep 0.3
-    check "server $state: a handled signal ends nothing" kill -0 $handler
+    check "server $state: a signal that it handles is heard of" was_interrupted $handler
+    check "server $state: a handled signal ends nothing" lives $handler
     if [ "$state" = hangs ]; then
         kill -CONT $SERVER
         kill $next
@@ -100,12 +99,13 @@ done
 
 # Stopped for longer than a lease, the server does not blame its mounts for the silence.
 kill -STOP $SERVER
-sleep 12
+let_pass 12 "longer than a lease"
 kill -CONT $SERVER
 check "stopped for more than a lease: the mount goes on" timeout 30 bash -c 'echo more >>a/d/6 && sync a/d/6'
 check "stopped for more than a lease: which is logged" grep -q "mds.0 hung.* at=\"$WORK/a\" client=client[0-9]*$" a.log
 check "stopped for more than a lease: and its end" grep -q "mds.0 came back.* client=client[0-9]* silent_ms=[0-9]*$" a.log
-check "stopped for more than a lease: and later" timeout 30 bash -c 'sleep 4; ls -l a/d >/dev/null && sync a/d/6'
+let_pass 4 "the next renewal, and what the server may still hold against its mounts"
+check "stopped for more than a lease: and later" timeout 30 bash -c 'ls -l a/d >/dev/null && sync a/d/6'
 
 # Unmounted while the server is being restarted: what programs were told was done is done.
 mkdir a/told
@@ -124,7 +124,8 @@ wait $works 2>/dev/null
 kill9 $SERVER
 "$PANDO" umount ./a >umount.out 2>&1 &
 leaves=$!
-sleep 0.5
+# From then on it waits for what it has to tell the server.
+for n in $(seq 200); do mounted_below | grep -qxF "$WORK/a" || break; sleep 0.05; done
 serve ./data
 wait $leaves
 same "unmounted while the server was away" "0 " "$? $(cat umount.out)"

@@ -58,14 +58,25 @@ goes() {
     done
     pass "$1: all go on"
 }
-sleep 1
+# works_on: until forty more steps are done, by whomever.
+works_on() {
+    local n before
+    before=$(steps)
+    for n in $(seq 600); do
+        [ "$(steps)" -ge $((before + 40)) ] && return
+        sleep 0.05
+    done
+    fail "all go on" "$before steps, and then $(steps)"
+}
+for each in a1 b1 a2 b2; do until [ -e $each.done ]; do sleep 0.05; done; done
+works_on
 goes "before"
 for seconds in 3 12; do
     kill -STOP $SERVER
-    sleep $seconds
+    let_pass $seconds "less than a lease, and more"
     kill -CONT $SERVER
     goes "after $seconds s without a server"
-    sleep 1
+    works_on
 done
 for round in 1 2; do
     echo "${EPOCHREALTIME/[.,]/}" >>kills
@@ -73,7 +84,7 @@ for round in 1 2; do
     serve ./data
     echo "${EPOCHREALTIME/[.,]/}" >>kills
     goes "after a server that was killed ($round)"
-    sleep 1
+    works_on
 done
 touch stop
 for worker in "${workers[@]}"; do wait "$worker"; done

@@ -100,8 +100,7 @@ check "by the server, too" served "session ${ID#client} resumed (uid=0 $(hostnam
 check "evicted by what its mount is called" "$PANDO" client evict "$ID" --cluster ./data
 check "that is logged as an error" logged a 'level=error target=mount msg="mds.0 session ended: calls fail until it is mounted again"'
 check "by the server with whose session it was" served "session ${ID#client} evicted: an operator ended it (uid=0 $(hostname):$WORK/a pid "
-# Attributes that the kernel keeps have run out.
-sleep $KEEP_OVER
+let_pass $KEEP_OVER "attributes that the kernel keeps run out"
 text=$("$PANDO" status ./a 2>&1 >out)
 same "status of an evicted mount exits 5" 5 $?
 same "and says so" 1 "$(grep -c "^pando status: $WORK/a: its session ended 2.* ago): evicted: an operator ended it: everything in it fails$" <<<"$text")"
@@ -131,8 +130,7 @@ for transport in on off; do
     pids+=($killer)
     until [ -e ready ]; do sleep 0.05; done
     kill9 $SERVER
-    # So that each of them has to ask.
-    sleep $KEEP_OVER
+    let_pass $KEEP_OVER "what the kernel keeps runs out, and each of them has to ask"
     touch go
     wait $killer
     same "io_uring=$transport: who is killed ends, whatever it waits for" "0 " "$? $(cat out)"

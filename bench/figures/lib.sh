@@ -3,6 +3,7 @@
 #
 #   DISK=DIR    on the disk to measure (~/.cache/pandofs/figures); a folder is made in it, and removed
 #   ROUNDS=5    every figure is the median of so many
+#   SETTLE=300  seconds to wait at most until the load is below 0.5
 
 set -eu
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
@@ -10,6 +11,7 @@ PANDO=${PANDO:-$CARGO_TARGET_DIR/release/pando}
 NULL=${NULL:-$CARGO_TARGET_DIR/release/examples/null}
 DISK=${DISK:-$CACHE/figures}
 ROUNDS=${ROUNDS:-5}
+SETTLE=${SETTLE:-300}
 export NO_COLOR=1 LC_ALL=C
 unset PANDO_CLUSTER
 WORK='' pids=() groups=()
@@ -19,7 +21,14 @@ die() {
     exit 1
 }
 
-# begin TITLE [PROGRAM...]: says what is run where; WORK is the folder.
+# settle: waits until the machine has nothing to do, as far as its load average of one minute tells; says how long that took.
+settle() {
+    local since=$SECONDS
+    until awk '{ exit !($1 < 0.5) }' /proc/loadavg || [ $((SECONDS - since)) -ge "$SETTLE" ]; do sleep 1; done
+    echo "waited $((SECONDS - since)) s for a load below 0.5: it is $(cut -d' ' -f1-3 /proc/loadavg)"
+}
+
+# begin TITLE [PROGRAM...]: says what is run where, once the machine is quiet; WORK is the folder.
 begin() {
     local title=$1 program
     shift
@@ -36,6 +45,7 @@ begin() {
     echo "date $(date -u +%FT%TZ), commit $(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo none), rounds $ROUNDS"
     echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r | cut -d- -f1), load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "disk: $(findmnt -n -o FSTYPE,SOURCE --target "$WORK")"
+    settle
     echo
 }
 

@@ -1,6 +1,6 @@
 //! What every run prints: per phase the rate, latency percentiles and CPU seconds, as text or JSON.
 //!
-//! Absent: averages over runs; `scripts/` and docs/results keep the raw output of each run.
+//! Absent: averages over runs. `bench/figures` prints each run, docs/results keeps what it printed.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

@@ -217,7 +217,7 @@ mod tests {
         assert!(told(&numbers, "/mnt").0.contains("    session:  ended since 2"));
     }
 
-    /// Found by a new user: everything in it failed, and `status` said that it is open.
+    /// What broke: everything in it failed, and `status` said that it is open.
     #[test]
     fn a_mount_of_a_damaged_server_is_no_healthy_mount() {
         let numbers =
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(problem.code, Exit::State as u8);
     }
 
-    /// Found by a new user: nothing was told of it, and its server is well.
+    /// What broke: nothing was told of it, and its server is well.
     #[test]
     fn a_mount_whose_daemon_died_is_no_healthy_mount() {
         for errno in [ENOTCONN, ECONNABORTED] {
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(open.wrong, None);
     }
 
-    /// Found by a new user: the daemon was stopped, and so was whoever asked how its mount is.
+    /// What broke: the daemon was stopped, and so was whoever asked how its mount is.
     #[test]
     fn a_mount_whose_daemon_does_not_answer_is_hung() {
         let state = hung("/mnt");

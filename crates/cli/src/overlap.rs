@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(text, expected);
     }
 
-    /// Found by a new user: it was written there without a word.
+    /// What broke: it was written there without a word.
     #[test]
     fn a_backup_in_the_folder_that_it_copies_is_refused() {
         let place = tempfile::tempdir().expect("a folder");

@@ -2,7 +2,7 @@
 //! durable, says Hello again after each break of the connection, reclaims what it held, and repeats. What it may, it performs
 //! by itself.
 //!
-//! Absent: caches, which the edge has; choosing among ranks (`router.rs`); reconnecting, which the driver does.
+//! Absent: caches, which the edge has, but of what is delegated and of absent names; choosing among ranks (`router.rs`); reconnecting, which the driver does.
 
 mod calls;
 mod close;

@@ -300,7 +300,7 @@ fn locks_are_kept_apart_waited_for_and_dropped_by_close() {
     assert_eq!(place.fake.locks(), (1, 0), "closing any handle drops the process's fcntl locks");
 }
 
-/// Found by a new user: QEMU and Samba lock so, and nobody could open their files a second time.
+/// What broke: QEMU and Samba lock so, and nobody could open their files a second time.
 #[test]
 fn the_lock_of_an_open_file_goes_with_its_last_handle() {
     let place = Place::new("ofd", "");

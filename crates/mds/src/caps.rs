@@ -130,17 +130,17 @@ impl Rank {
 
     /// What the answer grants its session.
     pub(crate) fn grants(&mut self, op: &Op, outcome: &Outcome) -> Grants {
-        let Some(slot) = op.place else { return Grants::None };
-        if let Ok(Reply::Record { place, .. }) = outcome {
+        let Some(place) = op.place else { return Grants::None };
+        if let Ok(Reply::Record { place: told, .. }) = outcome {
             if matches!(op.request, Request::Replicate { .. }) {
-                self.view.book.copied(slot, place.ino, RECORD);
+                self.view.book.copied(place, told.ino, RECORD);
             }
             return Grants::None;
         }
         if matches!(outcome, Ok(Reply::Totals(_))) {
             return match &op.request {
-                Request::Totals { unit } => self.grant_totals(slot, self.view.number_of(*unit)),
-                Request::SetTimes { dir, .. } => self.grant_totals(slot, *dir),
+                Request::Totals { unit } => self.grant_totals(place, self.view.number_of(*unit)),
+                Request::SetTimes { dir, .. } => self.grant_totals(place, *dir),
                 every_request!() => Grants::None,
             };
         }
@@ -157,7 +157,7 @@ impl Rank {
             return Grants::None;
         }
         let wants = session.wants;
-        let alone = self.grant_alone(op, slot, outcome);
+        let alone = self.grant_alone(op, place, outcome);
         match outcome {
             Ok(Reply::Written { .. }) if !alone.is_empty() => Grants::One(alone),
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
@@ -168,14 +168,14 @@ impl Rank {
                     every_request!() => false,
                 };
                 let wants = if reads { wants } else { wants.without(Bits::FC) };
-                match self.grant(op, slot, attr, wants).with(alone) {
+                match self.grant(op, place, attr, wants).with(alone) {
                     Bits::NONE => Grants::None,
                     bits => Grants::One(bits),
                 }
             }
             Ok(Reply::Entries { entries, .. }) if wants.has(Bits::ATTRS) => {
                 let wants = wants.without(Bits::FC);
-                let mut each = |attr: &Attr| self.grant(op, slot, attr, wants);
+                let mut each = |attr: &Attr| self.grant(op, place, attr, wants);
                 let all: Box<[Bits]> =
                     entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut each)).collect();
                 if all.iter().all(|bits| bits.is_empty()) { Grants::None } else { Grants::Each(all) }
@@ -185,17 +185,17 @@ impl Rank {
     }
 
     /// Whether a rank may go by what it is told of a directory's content until it is recalled.
-    fn grant_totals(&mut self, slot: u16, dir: Ino) -> Grants {
+    fn grant_totals(&mut self, place: u16, dir: Ino) -> Grants {
         let now = self.view.now.mono;
         // Its content is about to be another's.
-        if self.view.is_leaving(dir) || !self.view.book.may_keep_totals(slot, dir, now) {
+        if self.view.is_leaving(dir) || !self.view.book.may_keep_totals(place, dir, now) {
             return Grants::None;
         }
-        self.view.book.copied(slot, dir, Bits::FS);
+        self.view.book.copied(place, dir, Bits::FS);
         Grants::One(Bits::FS)
     }
 
-    fn grant(&mut self, op: &Op, slot: u16, attr: &Attr, wants: Bits) -> Bits {
+    fn grant(&mut self, op: &Op, place: u16, attr: &Attr, wants: Bits) -> Bits {
         let session = op.session;
         let is_dir = FileKind::of_mode(attr.mode) == Some(FileKind::Directory);
         let in_parts = is_dir && !self.view.territory.is_undisputed();
@@ -206,10 +206,10 @@ impl Rank {
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
             || !(view.territory.is_undisputed() || view.may_promise_part(attr.ino))
-            || !view.book.may_grant(slot, attr.ino, now)
-            || (view.book.is_full(slot, limit)
-                && !view.book.has(slot, attr.ino)
-                && !view.book.make_room(slot, limit, now))
+            || !view.book.may_grant(place, attr.ino, now)
+            || (view.book.is_full(place, limit)
+                && !view.book.has(place, attr.ino)
+                && !view.book.make_room(place, limit, now))
         {
             return Bits::NONE;
         }
@@ -233,7 +233,7 @@ impl Rank {
             bits = bits.without(Bits::FC);
         }
         if !bits.is_empty() {
-            view.book.grant(slot, attr.ino, bits, now);
+            view.book.grant(place, attr.ino, bits, now);
             if lends {
                 self.lends(attr.ino, lent);
             }
@@ -293,11 +293,11 @@ impl Rank {
     }
 
     pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
-        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
+        let Some(place) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
         for returned in list {
-            self.view.book.returned(slot, *returned);
+            self.view.book.returned(place, *returned);
         }
-        let since = self.view.book.asked_since(slot);
+        let since = self.view.book.asked_since(place);
         let end = since.map(|since| since.after(self.view.config.lease_ns));
         // Who answers some has no longer for the others; and what is overdue is not looked at as if it had just become so.
         if end.is_none_or(|end| end > self.view.now.mono) || stdx::mutant!("mds_returns_begin_anew") {
@@ -311,9 +311,9 @@ impl Rank {
     /// A session offers what it does not use.
     pub(crate) fn idle(&mut self, id: SessionId, list: &[Ino]) {
         let Some(session) = self.sessions.map.get(&id).filter(|session| session.settled) else { return };
-        let (Some(slot), now) = (session.place, self.view.now.mono) else { return };
+        let (Some(place), now) = (session.place, self.view.now.mono) else { return };
         for ino in list {
-            if !self.view.book.recall_idle(slot, *ino, now) {
+            if !self.view.book.recall_idle(place, *ino, now) {
                 return;
             }
         }
@@ -321,18 +321,18 @@ impl Rank {
 
     /// Whether a session may be late because of the rank: its kernel drops no pages while a READ or WRITE of them has no answer.
     pub(crate) fn is_owed(&self, id: SessionId, now: Now) -> bool {
-        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return false };
+        let Some(place) = self.sessions.map.get(&id).and_then(|session| session.place) else { return false };
         let lease_ns = self.view.config.lease_ns;
         let patient = |since: Mono| now.mono.since(since) < OWED_LEASES * lease_ns;
         // What it gives back may lie behind what it performed, and a READ there, too.
         if self.sessions.map.get(&id).is_some_and(Session::is_in_line) {
-            return self.view.book.asked_since(slot).is_some_and(patient);
+            return self.view.book.asked_since(place).is_some_and(patient);
         }
         self.unanswered().any(|(asked, ..)| {
             asked.session == id
                 && (asked.kind == Kind::READ || asked.kind == Kind::WRITE)
                 && now.mono.since(asked.since) > lease_ns / 4
-                && self.view.book.pages_asked_at(slot, asked.ino).is_some_and(patient)
+                && self.view.book.pages_asked_at(place, asked.ino).is_some_and(patient)
         })
     }
 
@@ -342,9 +342,9 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.settled) else { return };
         session.settled = true;
         let place = session.place;
-        if let Some(slot) = place {
-            self.view.book.end_delegated(slot);
-            self.view.book.forget(slot);
+        if let Some(place) = place {
+            self.view.book.end_delegated(place);
+            self.view.book.forget(place);
             self.sessions.fading.retain(|fading| fading.session != id);
         }
         self.sessions.clear_return_deadline(id);
@@ -398,8 +398,8 @@ impl Rank {
             let Some(session) = self.sessions.map.get(&id) else { continue };
             if session.evicted {
                 self.end_session(now, id, out);
-            } else if let Some(slot) = session.place {
-                self.view.book.forget(slot);
+            } else if let Some(place) = session.place {
+                self.view.book.forget(place);
                 self.sessions.clear_return_deadline(id);
             }
         }
@@ -409,7 +409,7 @@ impl Rank {
     pub(crate) fn fade_later(&mut self, id: SessionId, now: Now) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         session.settled = false;
-        if session.place.is_some_and(|slot| self.view.book.count(slot) > 0) {
+        if session.place.is_some_and(|place| self.view.book.count(place) > 0) {
             self.run_out(id, now);
         }
     }
@@ -428,7 +428,7 @@ impl Rank {
     /// delegated to it: a rank that lives again would let it in, and carry out what it performed before over what they synced.
     pub(crate) fn evict_later(&mut self, id: SessionId, now: Now, out: &mut Outbox<Output>) -> bool {
         let Some(session) = self.sessions.map.get_mut(&id) else { return false };
-        let keeps = session.place.is_some_and(|slot| self.view.book.count(slot) > 0);
+        let keeps = session.place.is_some_and(|place| self.view.book.count(place) > 0);
         if (!keeps && !self.sessions.former.contains(&id)) || stdx::mutant!("mds_eviction_ends_records") {
             return false;
         }
@@ -447,8 +447,8 @@ impl Rank {
         self.sessions.fading.retain(|fading| fading.session != id);
         // What it asked for and is not done asks for nobody any more: its place will be another's.
         self.parked.values_mut().filter(|op| op.session == id).for_each(|op| op.place = None);
-        if let Some(slot) = place {
-            self.view.book.leave(slot);
+        if let Some(place) = place {
+            self.view.book.leave(place);
         }
         self.former_settled(id);
     }

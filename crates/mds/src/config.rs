@@ -3,6 +3,7 @@
 //! Absent: anything that changes while it runs.
 
 use crate::locks::LockLimits;
+use proto::cluster::RankState;
 use proto::{Incarnation, RankId};
 use stdx::hash::HashSeed;
 use stdx::time::SECOND;
@@ -246,6 +247,18 @@ pub enum State {
 }
 
 impl State {
+    /// As the cluster map calls it. `None`: it ends with its process, whose end the coordinator does not see.
+    #[must_use]
+    pub const fn in_map(self) -> Option<RankState> {
+        match self {
+            Self::Boot | Self::Replay => Some(RankState::Replay),
+            Self::Reconnect => Some(RankState::Reconnect),
+            Self::Active => Some(RankState::Active),
+            Self::Damaged => Some(RankState::Damaged),
+            Self::Stopping | Self::Stopped => None,
+        }
+    }
+
     /// The word shown to people.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -135,8 +135,8 @@ impl Rank {
                 self.sessions.quiet_due = Some(now.mono.after(QUIET_PAUSE_NS));
                 return;
             }
-            if let Some(slot) = place.filter(|slot| self.view.book.delegated(*slot) > 0) {
-                left -= self.view.book.recall_delegated(slot, now.mono, left);
+            if let Some(place) = place.filter(|place| self.view.book.delegated(*place) > 0) {
+                left -= self.view.book.recall_delegated(place, now.mono, left);
                 continue;
             }
             let session = &self.sessions.map[&id];

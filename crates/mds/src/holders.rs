@@ -16,7 +16,11 @@ use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Errno, Frag, Ino, NodeRef, Position, RankId, SessionId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
+use stdx::time::MS;
 use stdx::{Now, Outbox};
+
+/// Whoever waits until sessions have joined a rank looks and asks again after that.
+pub(crate) const JOIN_NS: u64 = 20 * MS;
 
 type Key = (SessionId, Ino);
 
@@ -224,7 +228,7 @@ impl Rank {
             let Some(coming) = self.view.holders.coming.remove(&moved) else { continue };
             let came = if fate == Fate::Came { chunks(coming.list.values()) } else { Vec::new() };
             if came.is_empty() && !stdx::mutant!("mds_holders_of_nothing") {
-                // Found by review: with another move of the same this one would have come, after a crash.
+                // What broke: with another move of the same this one would have come, after a crash.
                 let (id, list) = (MoveId(0), encoded(&[]));
                 Mutation::Holders { id, moved, first: true, list: &list }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);

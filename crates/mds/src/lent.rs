@@ -155,14 +155,14 @@ impl Rank {
 
     /// A rank lives no more as it did. Clients may go by totals that it was told; what else it kept is over.
     pub(crate) fn lingers(&mut self, rank: RankId, id: SessionId) {
-        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
-        if stdx::mutant!("mds_lent_ends_with_life") || !self.view.book.keeps_totals_alone(slot) {
+        let Some(place) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
+        if stdx::mutant!("mds_lent_ends_with_life") || !self.view.book.keeps_totals_alone(place) {
             return;
         }
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.place = None;
         }
-        self.lent.lingering.push((rank, self.view.now.mono.after(FADES_NS), slot));
+        self.lent.lingering.push((rank, self.view.now.mono.after(FADES_NS), place));
     }
 
     /// The same of one of which this life does not know what it keeps.
@@ -185,8 +185,8 @@ impl Rank {
         let (over, left): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(rank, until, _)| is_over(*rank, *until));
         self.lent.lingering = left;
-        for (.., slot) in over {
-            self.view.book.leave(slot);
+        for (.., place) in over {
+            self.view.book.leave(place);
         }
         let before = self.lent.fading.len();
         self.lent.fading.retain(|rank, until| !is_over(*rank, *until));

@@ -1,11 +1,13 @@
-//! Crate `mds`: the rank machine, and the coordinator machine (`coordinator`, which shares nothing with it but notes). Requests of
-//! clients become transactions in a journal and records in a cache; what is dirty reaches the store by checkpoints; what others see
-//! is durable first.
+//! Crate `mds`: the rank machine, and the coordinator machine (`coordinator`). Of the coordinator a rank has no more than what it may
+//! ask of it (`Ask`) and how many loads a beacon has. Requests of clients become transactions in a journal and records in a cache;
+//! what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
-//! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
-//! `tail`, `former`, `orphans`, `files`, `locks`, `territory`, `search`, `peers`, `replicas`, `moves`, `transactions/`, `meter`, `status`; `order` is
-//! for drivers.
+//! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `perm`, `acl`, `txn`, `apply`, `cache/`,
+//! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `limits`, `performed`, `caps`, `checkpoint`, `redone`,
+//! `replay`, `pace`, `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
+//!
+//! Several ranks: `territory` (what is whose), `units`, `news` (maps that are told), `search`, `peers`, `replicas`, `totals`, `lent`;
+//! `moves`, `holders`, `spreads`, `placing`, `heat`, `census`, `leave`; `transactions/`.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets.
 

@@ -501,7 +501,7 @@ mod tests {
         assert!(probe(&locks, 15).is_some());
     }
 
-    /// Found by review: with as many locks as there may be, one step looked at each of them for each of them.
+    /// What broke: with as many locks as there may be, one step looked at each of them for each of them.
     #[test]
     fn a_circle_is_looked_for_among_a_bounded_number_of_locks() {
         // Owner n has many locks on file n, and waits for the next file, all of it.
@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(again.test(Ino(7), SessionId(1), &probe), locks.test(Ino(7), SessionId(1), &probe));
     }
 
-    /// Found by review: each message could have as many as a file may have, and those that overlap were put in place one by one.
+    /// What broke: each message could have as many as a file may have, and those that overlap were put in place one by one.
     #[test]
     fn what_no_client_has_does_not_come_back() {
         let mut locks = Locks::default();

@@ -161,13 +161,6 @@ struct Wanted {
     ops: Vec<OpId>,
 }
 
-impl Wanted {
-    /// Whether an operator wants it; no request waits for such a one.
-    fn is_by_hand(&self, dir: Ino) -> bool {
-        self.part == Part::Of(dir) && matches!(self.goal, Goal::Move(_))
-    }
-}
-
 /// One move.
 #[derive(Debug)]
 struct Move {
@@ -195,11 +188,9 @@ struct Move {
     held: Option<Ino>,
 }
 
-impl Move {
-    /// Whether an operator wants it.
-    fn is_by_hand(&self, dir: Ino) -> bool {
-        self.part == Part::Of(dir) && matches!(self.goal, Goal::Move(_))
-    }
+/// Whether an operator wants it of a directory; no request waits for such a one.
+fn is_by_hand((part, goal): (&Part, &Goal), dir: Ino) -> bool {
+    *part == Part::Of(dir) && matches!(goal, Goal::Move(_))
 }
 
 /// The move under way, and those that wait.
@@ -349,9 +340,9 @@ impl Rank {
 
     /// An operator wants none any more. One that the map says, or may say yet, is the coordinator's to end.
     pub(crate) fn move_unwanted(&mut self, dir: Ino, out: &mut Outbox<Output>) {
-        self.moves.queue.retain(|wanted| !wanted.is_by_hand(dir));
+        self.moves.queue.retain(|wanted| !is_by_hand((&wanted.part, &wanted.goal), dir));
         let current = self.moves.current.as_ref();
-        if current.is_some_and(|one| one.is_by_hand(dir) && one.id.is_none()) {
+        if current.is_some_and(|one| is_by_hand((&one.part, &one.goal), dir) && one.id.is_none()) {
             self.give_up_move("an operator does not want it any more", out);
         }
     }
@@ -360,8 +351,8 @@ impl Rank {
     #[must_use]
     pub fn is_to_move(&self, dir: Ino) -> bool {
         let current = self.moves.current.as_ref();
-        current.is_some_and(|one| one.is_by_hand(dir) && one.id.is_none())
-            || self.moves.queue.iter().any(|wanted| wanted.is_by_hand(dir))
+        current.is_some_and(|one| is_by_hand((&one.part, &one.goal), dir) && one.id.is_none())
+            || self.moves.queue.iter().any(|wanted| is_by_hand((&wanted.part, &wanted.goal), dir))
     }
 
     /// A directory's content or a unit, and what it is called in the map.

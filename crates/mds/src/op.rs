@@ -175,7 +175,7 @@ impl Op {
             climb.note(ino, place);
         }
         // An operation looks for a directory above as well while only a part of the namespace is this rank's, and goes on with its other
-        // search when all is: what is noted then is not where that one's inode is. Found by the simulator: the inode was gone for it.
+        // search when all is: what is noted then is not where that one's inode is. What broke: the inode was gone for it.
         if self.probe.is_some_and(|(sought, _)| sought == ino) {
             self.hint = place;
         }
@@ -292,7 +292,7 @@ pub(crate) enum Learned {
     Totals(Ino, FragHeader),
     /// The store has no header of the directory. Whether that may be nobody here knows.
     NoHeader(Ino),
-    /// The same after its time was set.
+    /// As `Totals`, after its time was set.
     Times(Ino, FragHeader),
     /// The attributes of an inode with several names.
     Attr(Attr),

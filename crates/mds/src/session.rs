@@ -446,7 +446,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Found by review: after so many greetings the next session took the place of a living one.
+    /// What broke: after so many greetings the next session took the place of a living one.
     #[test]
     fn no_session_takes_the_number_of_another() {
         let mut sessions = Sessions::default();

@@ -333,7 +333,7 @@ impl Rank {
             *in_flight.entry(asked.session).or_default() += 1;
         }
         let owes = |s: &Session, since: fn(&Book, u16) -> Option<Mono>| {
-            s.place.and_then(|slot| since(&self.view.book, slot)).map_or(0, |since| now.since(since))
+            s.place.and_then(|place| since(&self.view.book, place)).map_or(0, |since| now.since(since))
         };
         let describe = |(id, s): (&SessionId, &Session)| SessionStatus {
             id: *id,
@@ -343,9 +343,9 @@ impl Rank {
             connected: s.conn.is_some(),
             traffic: s.traffic.status(now),
             in_flight: in_flight.get(id).copied().unwrap_or(0),
-            caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
-            late_ns: owes(s, |book, slot| book.owes_since(slot).0),
-            room_ns: owes(s, |book, slot| book.owes_since(slot).1),
+            caps: s.place.map_or(0, |place| self.view.book.count(place)),
+            late_ns: owes(s, |book, place| book.owes_since(place).0),
+            room_ns: owes(s, |book, place| book.owes_since(place).1),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().filter(|(_, session)| is_shown(session)).map(describe).collect()

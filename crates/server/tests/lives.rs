@@ -159,7 +159,7 @@ fn a_map_that_cannot_be_written_for_a_while_is_told_and_written_again() {
     bench.stop();
 }
 
-/// Found by review: a mount's coordinator tried again after ten years, and whoever asked it waited.
+/// What broke: a mount's coordinator tried again after ten years, and whoever asked it waited.
 #[test]
 fn the_map_of_a_mount_is_written_again() {
     let mut bench = Bench::new(None);

@@ -323,7 +323,7 @@ fn part_that(bench: &Bench, path: &str, is_so: impl Fn(&Value) -> bool) -> Optio
     parts.filter(is_so).find_map(|row| row["frag"].as_str().map(str::to_owned))
 }
 
-/// Found by review: of a move nothing was shown before the map announced it, and no test ended one that was under way.
+/// What broke: of a move nothing was shown before the map announced it, and no test ended one that was under way.
 #[test]
 fn moves_show_how_far_they_are_and_end_at_an_operators_word() {
     let mut bench = two();
@@ -435,7 +435,7 @@ fn journal_of_rank_1(bench: &Bench) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), std::fs::read(path).expect("read"))).collect()
 }
 
-/// Found by review: it was answered with success while a rank had no life or replayed, and there the client went on.
+/// What broke: it was answered with success while a rank had no life or replayed, and there the client went on.
 #[test]
 fn an_eviction_is_no_success_while_a_rank_does_not_serve() {
     let mut bench = two();

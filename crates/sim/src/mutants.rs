@@ -1,5 +1,5 @@
-//! The seeded defects the simulator must catch, by crate. A name here is the name of a
-//! `stdx::mutant!` in that crate; a test of the workspace holds the two equal.
+//! The seeded defects of the simulated crates: those that a world must catch (`MUTANTS`), and those that a test of their crate must
+//! (`ELSEWHERE`). A name here is the name of a `stdx::mutant!` in that crate; a test of the workspace holds the two equal.
 //!
 //! Absent: defects outside of what the simulator runs (driver, mount, kernel adapter).
 
@@ -479,6 +479,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.
     ("data_older_wins", "store", "data::tests::model::every_seeded_defect_is_caught"),
+    // A cut to nothing, a write and its fsync before one crash, a sync of everything after their replay, and another crash.
+    ("data_tombstone_of_now", "store", "data::tests::a_tombstone_of_the_life_that_replays_is_caught"),
     // It takes somebody who waits to change a directory whose holder is gone.
     ("mds_delegates_under_intent", "mds", "caps::book::tests::a_directory_of_two_is_caught"),
     // A listing that waits for a directory between its load and its plan: some thousand seeds.

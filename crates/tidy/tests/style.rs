@@ -86,6 +86,63 @@ fn banned_words_are_not_used() {
     report("banned words", &wrong);
 }
 
+/// Lines of a shell script on which it sleeps for a time that it names, and looks at nothing meanwhile: outside of a loop, and not what
+/// `let_pass` does. Of words in quotes nothing is known.
+fn sleeps(script: &str) -> Vec<usize> {
+    let (mut loops, mut found) = (0_usize, Vec::new());
+    for (number, line) in script.lines().enumerate().filter(|(_, line)| !line.starts_with("let_pass()")) {
+        let (mut bare, mut quote) = (String::new(), None);
+        for letter in line.chars() {
+            match (quote, letter) {
+                (None, '"' | '\'') => {
+                    quote = Some(letter);
+                    bare.push('$');
+                }
+                (Some(open), _) if open == letter => quote = None,
+                (Some(_), _) => {}
+                (None, _) => bare.push(letter),
+            }
+        }
+        let bare =
+            bare.split(" #").next().filter(|code| !code.trim_start().starts_with('#')).unwrap_or_default();
+        let words: Vec<&str> =
+            bare.split([' ', ';', '(', ')', '|']).filter(|word| !word.is_empty()).collect();
+        for (at, word) in words.iter().enumerate() {
+            match *word {
+                "do" => loops += 1,
+                "done" => loops = loops.saturating_sub(1),
+                // What goes on in the background is waited for by nobody.
+                "sleep" if loops == 0 && words.last() != Some(&"&") => {
+                    let next = words.get(at + 1).and_then(|next| next.chars().next());
+                    found.extend(next.filter(|c| *c == '$' || c.is_ascii_digit()).map(|_| number + 1));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn sleeps_are_told_from_waits() {
+    let waits = "until grep -q x out; do sleep 0.1; done\nfor n in 1 2; do\n  sleep \"$n\"\ndone\nsleep 1000 <a &\n# sleep 1\n";
+    assert_eq!(sleeps(waits), Vec::<usize>::new());
+    assert_eq!(
+        sleeps("let_pass() { sleep \"$1\"; }\necho done; sleep 1\nx='to do'\nsleep $Y # why\n"),
+        vec![2, 4]
+    );
+}
+
+#[test]
+fn system_tests_wait_for_a_state() {
+    let mut wrong = Vec::new();
+    for path in repo::files_ending(".sh").into_iter().filter(|path| path.starts_with("tests-system")) {
+        let text = repo::text(&path).unwrap_or_default();
+        wrong.extend(sleeps(&text).into_iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    report("tests that sleep (wait for a state, or `let_pass SECONDS WHY`)", &wrong);
+}
+
 #[test]
 fn unsafe_stays_in_the_crates_that_may() {
     let mut wrong = Vec::new();

@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(step, expected);
     }
 
-    /// Found by a new user: one damaged entry of the journal, in 929 lines.
+    /// What broke: one damaged entry of the journal, in 929 lines.
     #[test]
     fn what_may_follow_from_damage_does_not_bury_it() {
         let finding = |kind| Finding { kind, place: "p".into(), detail: String::new() };

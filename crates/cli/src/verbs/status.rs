@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(text(&json!({})), "");
     }
 
-    /// Found by a new user: with its server away nothing was told of the mount, and of a dead one neither.
+    /// What broke: with its server away nothing was told of the mount, and of a dead one neither.
     #[test]
     fn the_mount_comes_first_whatever_its_server_says() {
         let part = || Some(("  mount:\n    session:  lost\n\n".to_owned(), json!({"session": "lost"})));

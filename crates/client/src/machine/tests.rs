@@ -302,7 +302,7 @@ fn a_client_that_is_idle_and_shows_nothing_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// Found by review: the rank gives the old flock up when its kind is to change, and the client kept it when that failed.
+/// What broke: the rank gives the old flock up when its kind is to change, and the client kept it when that failed.
 #[test]
 fn a_flock_that_could_not_change_its_kind_is_gone() {
     for errno in [Errno::EAGAIN, Errno::EINTR, Errno::ENOLCK] {

@@ -221,7 +221,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// Found by a new user: the lock of an open file stayed after its last close.
+    /// What broke: the lock of an open file stayed after its last close.
     #[test]
     fn who_is_left_at_a_handles_end_is_the_open_file() {
         let owners = LockOwners::default();

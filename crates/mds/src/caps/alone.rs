@@ -91,11 +91,11 @@ impl Rank {
     }
 
     fn is_anothers(&self, op: &Op, ino: Ino) -> bool {
-        self.view.book.delegated_to(ino).is_some_and(|slot| Some(slot) != op.place)
+        self.view.book.delegated_to(ino).is_some_and(|place| Some(place) != op.place)
     }
 
     /// Whether an answer delegates the file that it shows.
-    pub(crate) fn grant_alone(&mut self, op: &Op, slot: u16, outcome: &Outcome) -> Bits {
+    pub(crate) fn grant_alone(&mut self, op: &Op, place: u16, outcome: &Outcome) -> Bits {
         let Some(attr) = writes(&op.request, outcome) else { return Bits::NONE };
         let (ino, dir, now) = (attr.ino, attr.parent, self.view.now.mono);
         // Where its name is decides who may make it go without asking; and a write may take a capability away.
@@ -105,19 +105,19 @@ impl Rank {
             && !dir.is_reserved();
         let stays = self.view.territory.is_undisputed() || self.view.may_promise(ino);
         let book = &self.view.book;
-        let room = book.delegated_to(ino) == Some(slot)
-            || book.files(slot) < self.view.config.limits.delegated_per_session;
+        let room = book.delegated_to(ino) == Some(place)
+            || book.files(place) < self.view.config.limits.delegated_per_session;
         if !plain
             || !stays
             || !room
             || !self.may_perform(op.session)
             || !self.is_quiet_but_for(op, ino)
             || self.recent.by_others(op.session, std::iter::once(Resource::Inode(ino))) > self.journal.durable
-            || !self.view.book.may_delegate_file(slot, ino, dir, now)
+            || !self.view.book.may_delegate_file(place, ino, dir, now)
         {
             return Bits::NONE;
         }
-        self.view.book.delegate(slot, ino, Some(dir));
+        self.view.book.delegate(place, ino, Some(dir));
         Bits::ALONE
     }
 
@@ -154,9 +154,9 @@ impl Rank {
     /// A session changes names of files that are delegated to it: from here on its client asks. Where the files then are is
     /// the rank's to know, because of whom that directory is delegated to.
     pub(crate) fn own_files_move(&mut self, op: &Op) {
-        let Some(slot) = op.place.filter(|slot| self.view.book.files(*slot) > 0) else { return };
+        let Some(place) = op.place.filter(|place| self.view.book.files(*place) > 0) else { return };
         if let Request::Link { node, .. } = &op.request {
-            return self.view.book.gives_up(slot, node.ino, Some(Ino::LINKS));
+            return self.view.book.gives_up(place, node.ino, Some(Ino::LINKS));
         }
         let to = match &op.request {
             Request::Rename { parent, name, new_parent, new_name, .. } => {
@@ -167,7 +167,7 @@ impl Rank {
         };
         for (dir, name, to) in to.into_iter().flatten() {
             if let Some(ino) = self.file_at(dir, name) {
-                self.view.book.gives_up(slot, ino, Some(to));
+                self.view.book.gives_up(place, ino, Some(to));
             }
         }
     }
@@ -182,10 +182,10 @@ impl Rank {
     /// A session has closed a file for the last time.
     pub(crate) fn closed_alone(&mut self, op: &Op, ino: Ino) {
         let open = |file: &crate::files::FileState| file.opens.iter().any(|open| open.session == op.session);
-        if let Some(slot) = op.place
+        if let Some(place) = op.place
             && !self.view.files.get(ino).is_some_and(open)
         {
-            self.view.book.gives_up(slot, ino, None);
+            self.view.book.gives_up(place, ino, None);
         }
     }
 }

@@ -132,12 +132,12 @@ impl Book {
         if !is_rank && taken >= usize::from(u16::MAX) - FOR_RANKS {
             return None;
         }
-        if let Some(slot) = self.free.pop() {
-            let place = &mut self.places[usize::from(slot)];
-            (place.session, place.wants_max) = (session, u64::MAX);
-            return Some(slot);
+        if let Some(place) = self.free.pop() {
+            let entry = &mut self.places[usize::from(place)];
+            (entry.session, entry.wants_max) = (session, u64::MAX);
+            return Some(place);
         }
-        let slot = u16::try_from(self.places.len()).ok()?;
+        let place = u16::try_from(self.places.len()).ok()?;
         let recalls_pending = VecDeque::new();
         self.places.push(Place {
             session,
@@ -150,45 +150,45 @@ impl Book {
             files: 0,
             wants_max: u64::MAX,
         });
-        Some(slot)
+        Some(place)
     }
 
     /// The session of that place wants to keep something of so many inodes at most; 0: as many as it may.
-    pub(crate) fn ask_for(&mut self, slot: u16, caps_max: u32) {
+    pub(crate) fn ask_for(&mut self, place: u16, caps_max: u32) {
         let most = if caps_max == 0 { u64::MAX } else { u64::from(caps_max) };
-        self.places[usize::from(slot)].wants_max = most;
+        self.places[usize::from(place)].wants_max = most;
     }
 
     /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so what is
     /// delegated to it.
-    pub(crate) fn forget(&mut self, slot: u16) {
+    pub(crate) fn forget(&mut self, place: u16) {
         if stdx::mutant!("mds_dx_fades") {
-            self.end_delegated(slot);
+            self.end_delegated(place);
         }
         let delegated = &self.delegated;
-        let is_delegated = |ino: &Ino| delegated.get(ino).is_some_and(|trust| trust.slot == slot);
-        let place = &mut self.places[usize::from(slot)];
-        place.serial = place.serial.wrapping_add(1);
-        place.recalls_pending.retain(|(_, ino)| is_delegated(ino));
-        self.total -= std::mem::take(&mut place.count);
-        let recalls = self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX)));
+        let is_delegated = |ino: &Ino| delegated.get(ino).is_some_and(|trust| trust.place == place);
+        let entry = &mut self.places[usize::from(place)];
+        entry.serial = entry.serial.wrapping_add(1);
+        entry.recalls_pending.retain(|(_, ino)| is_delegated(ino));
+        self.total -= std::mem::take(&mut entry.count);
+        let recalls = self.recalls.range((place, Ino(0))..=(place, Ino(u64::MAX)));
         let inos: Vec<Ino> = recalls.map(|((_, ino), _)| *ino).filter(|ino| !is_delegated(ino)).collect();
         for ino in inos {
-            self.answered(slot, ino);
+            self.answered(place, ino);
         }
     }
 
     /// The session is gone and its place another's.
-    pub(crate) fn leave(&mut self, slot: u16) {
-        self.end_delegated(slot);
-        self.copies.leave(slot);
-        self.forget(slot);
-        self.free.push(slot);
+    pub(crate) fn leave(&mut self, place: u16) {
+        self.end_delegated(place);
+        self.copies.leave(place);
+        self.forget(place);
+        self.free.push(place);
     }
 
     /// Records of one place.
-    pub(crate) fn count(&self, slot: u16) -> u64 {
-        self.places[usize::from(slot)].count
+    pub(crate) fn count(&self, place: u16) -> u64 {
+        self.places[usize::from(place)].count
     }
 
     /// Records of all.
@@ -201,8 +201,8 @@ impl Book {
     }
 
     /// Whether nobody but that place has anything.
-    pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
-        self.is_alone_among_clients(slot) && self.copies.is_empty()
+    pub(crate) fn is_alone(&self, place: Option<u16>) -> bool {
+        self.is_alone_among_clients(place) && self.copies.is_empty()
     }
 
     /// Whether other ranks keep copies of anything.
@@ -211,35 +211,35 @@ impl Book {
     }
 
     /// Whether nobody but that place has anything, other ranks not counted.
-    pub(crate) fn is_alone_among_clients(&self, slot: Option<u16>) -> bool {
-        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_delegated_to_others(slot)
+    pub(crate) fn is_alone_among_clients(&self, place: Option<u16>) -> bool {
+        self.total == place.map_or(0, |place| self.count(place)) && !self.is_delegated_to_others(place)
     }
 
     /// Whether a session may be granted anything of an inode now.
-    pub(crate) fn may_grant(&self, slot: u16, ino: Ino, now: Mono) -> bool {
-        let session = self.places[usize::from(slot)].session;
+    pub(crate) fn may_grant(&self, place: u16, ino: Ino, now: Mono) -> bool {
+        let session = self.places[usize::from(place)].session;
         let withheld = !self.withheld.is_empty()
             && !stdx::mutant!("mds_grant_under_intent")
             && self.withheld.get(&ino).is_some_and(|ops| ops.iter().any(|(_, other)| *other != session));
         let recalled = !self.recalls.is_empty()
             && !stdx::mutant!("mds_grant_while_recalled")
-            && self.recalls.contains_key(&(slot, ino));
+            && self.recalls.contains_key(&(place, ino));
         let contested = !self.contests.is_empty()
             && self.contests.get(&ino).is_some_and(|c| c.session != session && c.until > now);
         // Its times and counts are somebody else's to change.
         let delegated = !self.delegated.is_empty()
-            && self.delegated.get(&ino).is_some_and(|trust| trust.slot != slot)
+            && self.delegated.get(&ino).is_some_and(|trust| trust.place != place)
             && !stdx::mutant!("mds_grants_what_is_delegated");
         !withheld && !recalled && !contested && !delegated
     }
 
     /// Notes a grant.
-    pub(crate) fn grant(&mut self, slot: u16, ino: Ino, bits: Bits, now: Mono) {
+    pub(crate) fn grant(&mut self, place: u16, ino: Ino, bits: Bits, now: Mono) {
         let places = &mut self.places;
-        let holder = Holder { slot, serial: places[usize::from(slot)].serial };
-        let is_live = |holder: Holder| places[usize::from(holder.slot)].serial == holder.serial;
+        let holder = Holder { place, serial: places[usize::from(place)].serial };
+        let is_live = |holder: Holder| places[usize::from(holder.place)].serial == holder.serial;
         if self.records.add(ino, holder, (bits, now), &is_live) {
-            places[usize::from(slot)].count += 1;
+            places[usize::from(place)].count += 1;
             self.total += 1;
         }
     }
@@ -247,7 +247,7 @@ impl Book {
     /// Inodes of which anybody has anything, in one part of the book; none: there are no more parts.
     pub(crate) fn held_in(&self, part: usize) -> Option<BTreeSet<Ino>> {
         let places = &self.places;
-        let is_live = |holder: Holder| places[usize::from(holder.slot)].serial == holder.serial;
+        let is_live = |holder: Holder| places[usize::from(holder.place)].serial == holder.serial;
         let live = |(ino, holder): (Ino, Holder)| is_live(holder).then_some(ino);
         match part {
             0..PARTS => Some(self.records.in_part(part).filter_map(live).collect()),
@@ -260,8 +260,8 @@ impl Book {
     }
 
     /// Whether it has something of an inode already.
-    pub(crate) fn has(&self, slot: u16, ino: Ino) -> bool {
-        let holder = Holder { slot, serial: self.places[usize::from(slot)].serial };
+    pub(crate) fn has(&self, place: u16, ino: Ino) -> bool {
+        let holder = Holder { place, serial: self.places[usize::from(place)].serial };
         !self.records.of(ino, holder).is_empty()
     }
 
@@ -299,9 +299,9 @@ impl Book {
         let places = &mut self.places;
         let total = &mut self.total;
         self.records.end(ino, |holder| {
-            let place = &mut places[usize::from(holder.slot)];
-            if place.serial == holder.serial {
-                place.count -= 1;
+            let entry = &mut places[usize::from(holder.place)];
+            if entry.serial == holder.serial {
+                entry.count -= 1;
                 *total -= 1;
             }
         });

@@ -62,7 +62,7 @@ impl Rank {
             Request::GetXattr { node, name } if is_count(name.as_bytes()) => [Some(*node), None],
             every_request!() => above(&op.request),
         };
-        let others = |ino: Ino| self.view.book.delegated_to(ino).is_some_and(|slot| Some(slot) != op.place);
+        let others = |ino: Ino| self.view.book.delegated_to(ino).is_some_and(|place| Some(place) != op.place);
         let list: Vec<Need> =
             asked.into_iter().flatten().filter(|dir| others(dir.ino)).map(|dir| looking(dir.ino)).collect();
         (!list.is_empty()).then_some(list)
@@ -84,14 +84,14 @@ impl Rank {
         let slot = self.view.cache.find_dir(self.view.cache.inner(dir, hash))?;
         let target = self.view.cache.find(slot, hash, name.as_bytes())?;
         let ino = self.view.cache.node(target).ino();
-        let holder = self.view.book.delegated_to(ino).filter(|slot| Some(*slot) != op.place);
+        let holder = self.view.book.delegated_to(ino).filter(|place| Some(*place) != op.place);
         holder.map(|_| vec![looking(ino)])
     }
 
     /// What is delegated to the session of an operation that was answered early, with its answer.
     pub(crate) fn delegate(&mut self, op: &Op, outcome: &Outcome) -> Vec<Delegated> {
         let mut list = Vec::new();
-        let (Some(slot), Ok(reply), Some(dir)) = (op.place, outcome, worked_in(&op.request)) else {
+        let (Some(place), Ok(reply), Some(dir)) = (op.place, outcome, worked_in(&op.request)) else {
             return list;
         };
         let settled = |id: &SessionId| self.sessions.map.get(id).is_some_and(|s| s.settled && is_eager(s));
@@ -107,12 +107,12 @@ impl Rank {
             (every_request!(), every_reply!()) => None,
         };
         for ino in [Some(dir), made].into_iter().flatten() {
-            list.extend(self.delegate_one(op.session, slot, ino));
+            list.extend(self.delegate_one(op.session, place, ino));
         }
         list
     }
 
-    fn delegate_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Delegated> {
+    fn delegate_one(&mut self, session: SessionId, place: u16, ino: Ino) -> Option<Delegated> {
         // What others made of it may still be taken back, and its attributes would tell.
         let shown = [Resource::Inode(ino), Resource::Header(ino)].into_iter();
         if self.recent.by_others(session, shown) > self.journal.durable {
@@ -120,7 +120,8 @@ impl Rank {
         }
         let view = &mut self.view;
         let most = view.config.limits.delegated_per_session;
-        if ino.is_reserved() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
+        if ino.is_reserved() || view.book.delegated_to(ino).is_some() || view.book.directories(place) >= most
+        {
             return None;
         }
         if !(view.territory.is_undisputed() || view.may_promise(ino)) {
@@ -133,17 +134,17 @@ impl Rank {
         }
         let dir = view.cache.attr(node)?;
         // What is made there would take after them.
-        if dir.has_xattrs || !view.book.may_delegate(slot, ino, view.now.mono) {
+        if dir.has_xattrs || !view.book.may_delegate(place, ino, view.now.mono) {
             return None;
         }
         let empty = view.cache.dir(view.entries_of(node).ok()?).header.entries == 0;
-        view.book.delegate(slot, ino, None);
+        view.book.delegate(place, ino, None);
         Some(Delegated { dir, empty })
     }
 
     /// What the client has handed out with the result of something it performed.
     pub(crate) fn grant_told(&mut self, op: &Op, told: Told, reply: &Reply) {
-        let Some(slot) = op.place.filter(|_| told.ino != Ino::NONE) else { return };
+        let Some(place) = op.place.filter(|_| told.ino != Ino::NONE) else { return };
         let Some(session) = self.sessions.map.get(&op.session) else { return };
         let (wants, settled) = (session.wants, session.settled);
         let (attr, reads) = match (reply, &op.request) {
@@ -155,13 +156,13 @@ impl Rank {
         };
         let pages = if reads { Bits::FC } else { Bits::NONE };
         let now = self.view.now.mono;
-        self.view.book.grant(slot, attr.ino, wants.and(Bits::ATTRS.with(pages)), now);
+        self.view.book.grant(place, attr.ino, wants.and(Bits::ATTRS.with(pages)), now);
         // What was presented once more the client does not take for its own.
         if matches!(op.request, Request::MkDir { .. }) && settled {
-            self.view.book.delegate(slot, attr.ino, None);
+            self.view.book.delegate(place, attr.ino, None);
             // The client forgets one for it; this one will do.
-            if self.view.book.directories(slot) > self.view.config.limits.delegated_per_session {
-                self.view.book.recall_one_delegated(slot, attr.ino, now);
+            if self.view.book.directories(place) > self.view.config.limits.delegated_per_session {
+                self.view.book.recall_one_delegated(place, attr.ino, now);
             }
         }
     }

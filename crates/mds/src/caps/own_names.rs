@@ -26,7 +26,7 @@ impl Rank {
     /// A file that gets a second name has no primary one any more, and others may take the first away without asking anybody: the
     /// session that links must not keep it either. Nobody waits for that: what it keeps is right until then.
     fn own_name_goes(&mut self, op: &Op, node: NodeRef) {
-        let Some(slot) = op.place else { return };
+        let Some(place) = op.place else { return };
         let Some(home) = self.view.cache.by_ino(node.ino) else { return };
         let dir = self.view.cache.parent_of(home);
         if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
@@ -35,7 +35,7 @@ impl Rank {
         {
             let name = Some((dir, name));
             let now = self.view.now.mono;
-            self.view.book.recall_unawaited(slot, node.ino, (Bits::ATTRS, name), now);
+            self.view.book.recall_unawaited(place, node.ino, (Bits::ATTRS, name), now);
         }
     }
 
@@ -43,15 +43,17 @@ impl Rank {
     /// answered, finds nothing of the old name then and goes on with the new one, of which the rank would know nothing once the
     /// recall is answered: so it is asked for that name, too.
     fn own_name_moves(&mut self, op: &Op, (parent, name): (NodeRef, &Name), (dir, new_name): (Ino, &Name)) {
-        let Some(slot) = op.place.filter(|slot| self.view.book.asked_since(*slot).is_some()) else { return };
+        let Some(place) = op.place.filter(|place| self.view.book.asked_since(*place).is_some()) else {
+            return;
+        };
         let hash = self.view.name_hash(name);
         let content = self.view.cache.inner(parent.ino, hash);
         let Some(old_dir) = self.view.cache.find_dir(content) else { return };
         let Some(found) = self.view.cache.find(old_dir, hash, name.as_bytes()) else { return };
         let ino = self.view.cache.node(found).ino();
-        if self.view.book.is_recalled(slot, ino) && !stdx::mutant!("mds_own_rename_escapes") {
+        if self.view.book.is_recalled(place, ino) && !stdx::mutant!("mds_own_rename_escapes") {
             let (name, now) = (Some((dir, new_name.clone())), self.view.now.mono);
-            self.view.book.recall_unawaited(slot, ino, (Bits::ATTRS, name), now);
+            self.view.book.recall_unawaited(place, ino, (Bits::ATTRS, name), now);
         }
     }
 }

@@ -25,10 +25,10 @@ const fn seconds(now: Mono) -> u32 {
     (now.0 / SECOND) as u32
 }
 
-/// A session's number in the records: its slot, and which of the sessions that had the slot.
+/// A session's number in the records: its place, and which of the sessions that had the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
-    pub slot: u16,
+    pub place: u16,
     pub serial: u32,
 }
 
@@ -113,7 +113,7 @@ impl Records {
         if count >= HOLDERS_MAX {
             self.crowd(ino, Crowded { holder, bits, granted: seconds(now) }, is_live);
         } else {
-            part.insert(hash, Record { ino, serial: holder.serial, slot: holder.slot, bits });
+            part.insert(hash, Record { ino, serial: holder.serial, place: holder.place, bits });
         }
         true
     }
@@ -270,8 +270,8 @@ mod tests {
 
     const LIVE: fn(Holder) -> bool = |_| true;
 
-    fn holder(slot: u16) -> Holder {
-        Holder { slot, serial: 1 }
+    fn holder(place: u16) -> Holder {
+        Holder { place, serial: 1 }
     }
 
     #[test]

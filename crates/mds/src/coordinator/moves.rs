@@ -253,7 +253,7 @@ fn due_entries(
 }
 
 /// The slots that are not where they should be. While a rank goes only those that can be given something count: what others are to have
-/// it would keep, and stay with that (found by review). When they are back the shares are made even.
+/// it would keep, and stay with that. When they are back the shares are made even.
 fn due_slots(map: &ClusterMap, view: View<'_>, goes: Option<RankId>) -> Vec<Due> {
     let used = map.slots.runs().any(|(_, slot)| slot.rank != RankId(0) || slot.moving.is_some());
     if !map.slots_used && !used {

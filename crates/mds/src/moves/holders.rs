@@ -6,7 +6,7 @@
 use super::below::{InUse, Slice};
 use super::{Move, Moves, Phase};
 use crate::files::FileState;
-use crate::holders::chunks;
+use crate::holders::{JOIN_NS, chunks};
 use crate::op::OpId;
 use crate::output::Output;
 use crate::peers::Question;
@@ -18,10 +18,6 @@ use proto::request::Request;
 use proto::{Ino, NodeRef, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Outbox;
-use stdx::time::MS;
-
-/// After that a rank is asked again whether sessions have joined it, and these are told again.
-const JOIN_NS: u64 = 20 * MS;
 
 /// What is found.
 #[derive(Debug, Default)]
@@ -69,7 +65,7 @@ impl Move {
 
 impl Rank {
     /// Whether an inode that is open or locked goes with what is below; or why it holds everything up. Of one of which it is not known
-    /// where it is nothing is handed over: elsewhere it counts here, and somebody else would get its locks (found by review).
+    /// where it is nothing is handed over: elsewhere it counts here, and somebody else would get its locks.
     fn goes_along(&self, ino: Ino, file: Option<&FileState>, part: Part) -> Result<bool, &'static str> {
         match self.view.inode_below(ino, part) {
             Below::No => Ok(false),

@@ -137,7 +137,7 @@ impl Rank {
     }
 
     /// Those that no coordinator will begin any more: another one has the map, and had found what the one before began; or the entry was
-    /// changed since without a move, so that what was asked names an old one. Found by review: a coordinator that died before it answered
+    /// changed since without a move, so that what was asked names an old one. What broke: a coordinator that died before it answered
     /// left a directory taken for one that is about to move.
     fn forget_abandoned(&mut self, map: &ClusterMap) {
         if stdx::mutant!("mds_abandoned_for_ever") {

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::units::whole;
 
-    /// Found by review: where a hundred runs of slots leave a rank whose store is slow, each was given up several times.
+    /// What broke: where a hundred runs of slots leave a rank whose store is slow, each was given up several times.
     #[test]
     fn what_the_last_seal_needed_the_next_one_may_take() {
         let moved = |slot| Moved { unit: whole(Ino::NONE), slot };

@@ -172,11 +172,14 @@ impl Rank {
         self.forget_or_purge(ino);
     }
 
-    fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
-        self.view.now = now;
-        self.view.resolved = NONE;
-        // The plan before may have come to a sync.
-        self.view.txn.forget_way();
+    /// Plans with what other ranks told for this operation, and what has been reserved for it, at hand. Of what was told for one planning
+    /// the times of a directory are given back: they are needed once more if it must wait after all.
+    #[inline(always)]
+    fn plan_with_heard(
+        &mut self,
+        op: &mut Op,
+        out: &mut Outbox<Output>,
+    ) -> (Found<Plan>, Option<Box<Learned>>) {
         if let Some(heard) = &mut op.heard {
             self.view.learned = heard.learned.take();
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
@@ -197,7 +200,7 @@ impl Rank {
         if let Some(heard) = &mut op.heard {
             heard.told_once = self.view.is_told_once();
         }
-        // Found by review: asked for once more behind each wait for capabilities, it was asked of a rank that lives again and waits for somebody
+        // What broke: asked for once more behind each wait for capabilities, it was asked of a rank that lives again and waits for somebody
         // who waits for what is withheld for this operation.
         let learned = self.view.learned.take();
         let learned = learned.filter(|learned| matches!(learned.as_ref(), Learned::Times(..)));
@@ -206,6 +209,15 @@ impl Rank {
         if let Some(heard) = &mut op.heard {
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
         }
+        (planned, learned)
+    }
+
+    fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
+        self.view.now = now;
+        self.view.resolved = NONE;
+        // The plan before may have come to a sync.
+        self.view.txn.forget_way();
+        let (planned, learned) = self.plan_with_heard(op, out);
         let needs = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned));
         let needs = needs.or_else(|| match &planned {
             Ok(Plan::Commit(_, effects)) => self.needs_if_blocked(op, effects.open, true),
@@ -281,26 +293,7 @@ impl Rank {
                 self.effects(op, effects);
                 self.answer(op, Ok(reply), false, out);
             }
-            Ok(Plan::Data(data, claim, next)) => {
-                self.view.files.claim(claim);
-                for ino in claimed_inos(claim).into_iter().flatten() {
-                    self.view.cache.flag(ino, node::BUSY, 0);
-                }
-                let tag = self.new_tag();
-                op.waits = Waits::Data;
-                self.pending.insert(tag, Pending::Op(op.take(), claim, next));
-                // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
-                // takes it back must not find the bytes gone.
-                let cutting = next.changed().is_some_and(|(ino, _)| {
-                    self.view.files.get(ino).is_some_and(|file| file.cutting)
-                        && !stdx::mutant!("mds_write_before_cut")
-                });
-                if cutting || matches!(next, Next::CutDone { .. }) {
-                    self.hold(Waiting::Data { op: data, tag });
-                } else {
-                    out.push(Output::Data { tag: Tag(tag), op: data });
-                }
-            }
+            Ok(Plan::Data(data, claim, next)) => self.carry_out_data(op, data, (claim, next), out),
             Ok(Plan::Durable(reply)) => self.answer_durable(op, Ok(reply), out),
             Ok(Plan::Queued) => {
                 self.parks += 1;
@@ -312,19 +305,48 @@ impl Rank {
                 self.answer(op, Err(errno), false, out);
             }
             Err(Stop::NotMine(owner)) => self.not_mine(op, owner, out),
-            Err(Stop::Park(park)) => {
-                let moves = std::mem::take(&mut self.view.txn.moves);
-                self.view.txn.clear();
-                if matches!(park, Park::Votes) {
-                    self.gather_votes(op, moves);
-                } else if matches!(park, Park::Joins) {
-                    self.wait_for_joins(op, out);
-                } else if matches!(park, Park::Part { .. }) && self.leads.is_full(op.id) {
-                    self.asks_for_less(op, out);
-                } else {
-                    self.park(op, park);
-                }
-            }
+            Err(Stop::Park(park)) => self.park_planned(op, park, out),
+        }
+    }
+
+    fn carry_out_data(
+        &mut self,
+        op: &mut Op,
+        data: DataOp,
+        (claim, next): (Claim, Next),
+        out: &mut Outbox<Output>,
+    ) {
+        self.view.files.claim(claim);
+        for ino in claimed_inos(claim).into_iter().flatten() {
+            self.view.cache.flag(ino, node::BUSY, 0);
+        }
+        let tag = self.new_tag();
+        op.waits = Waits::Data;
+        self.pending.insert(tag, Pending::Op(op.take(), claim, next));
+        // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that takes it back must not
+        // find the bytes gone.
+        let cutting = next.changed().is_some_and(|(ino, _)| {
+            self.view.files.get(ino).is_some_and(|file| file.cutting)
+                && !stdx::mutant!("mds_write_before_cut")
+        });
+        if cutting || matches!(next, Next::CutDone { .. }) {
+            self.hold(Waiting::Data { op: data, tag });
+        } else {
+            out.push(Output::Data { tag: Tag(tag), op: data });
+        }
+    }
+
+    fn park_planned(&mut self, op: &mut Op, park: Park, out: &mut Outbox<Output>) {
+        let moves = std::mem::take(&mut self.view.txn.moves);
+        self.view.txn.clear();
+        if matches!(park, Park::Votes) {
+            self.gather_votes(op, moves);
+        } else if matches!(park, Park::Joins) {
+            self.wait_for_joins(op, out);
+        } else if matches!(park, Park::Part { .. }) && self.leads.is_full(op.id) {
+            self.asks_for_less(op, out);
+        } else {
+            self.park(op, park);
         }
     }
 

@@ -75,8 +75,8 @@ impl Rank {
             (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),
             (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
             (ClientMsg::CapsMax { caps_max }, Some(id)) => {
-                if let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) {
-                    self.view.book.ask_for(slot, caps_max);
+                if let Some(place) = self.sessions.map.get(&id).and_then(|session| session.place) {
+                    self.view.book.ask_for(place, caps_max);
                 }
             }
             (ClientMsg::WantMap { have }, Some(id)) => self.want_map(id, have, out),

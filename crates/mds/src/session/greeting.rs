@@ -208,8 +208,8 @@ impl Rank {
             self.view.mounts.insert(id);
         }
         let place = if wants.is_empty() { None } else { self.view.book.enter(id, false) };
-        if let Some(slot) = place {
-            self.view.book.ask_for(slot, info.caps_max);
+        if let Some(place) = place {
+            self.view.book.ask_for(place, info.caps_max);
         }
         let session = Session {
             conn: Some(conn),
@@ -311,8 +311,8 @@ impl Rank {
         if !wants.is_empty() && session.place.is_none() {
             session.place = self.view.book.enter(id, false);
         }
-        if let Some(slot) = session.place {
-            self.view.book.ask_for(slot, info.caps_max);
+        if let Some(place) = session.place {
+            self.view.book.ask_for(place, info.caps_max);
         }
         let noted = self.notes().is_some();
         self.sessions.count_eager();

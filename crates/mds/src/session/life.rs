@@ -296,8 +296,8 @@ impl Rank {
         let (conn, place) = (session.conn.take(), session.place);
         self.drop_line(id);
         // Its client performs nothing any more: its lease has run out by its own clock, or it hears of this.
-        if let Some(slot) = place {
-            self.view.book.end_delegated(slot);
+        if let Some(place) = place {
+            self.view.book.end_delegated(place);
         }
         self.presented(id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };

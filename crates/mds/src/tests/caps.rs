@@ -103,7 +103,7 @@ fn a_change_waits_until_others_have_given_back_what_it_changes() {
     assert_eq!(w.call_as(OTHER, Cred::ROOT, lookup("f")), Err(Errno::ENOENT));
 }
 
-/// Found by the simulator: chmod took back the hold on the name of its file, and not the name, of which nobody was asked then.
+/// What broke: chmod took back the hold on the name of its file, and not the name, of which nobody was asked then.
 #[test]
 fn a_new_change_time_takes_no_names() {
     let mut w = two();
@@ -331,7 +331,7 @@ fn a_listing_grants_each_of_its_inodes() {
     assert_eq!(w.rank.status().caps, 4);
 }
 
-/// Found by review: the rank took it for the answer to the next recall, and let somebody change what the session still kept.
+/// What broke: the rank took it for the answer to the next recall, and let somebody change what the session still kept.
 #[test]
 fn an_answer_that_settled_overtakes_is_no_answer_to_the_next_recall() {
     let mut w = two();
@@ -368,7 +368,7 @@ fn an_old_answer_that_counts_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// Found by the simulator's author: a client that went on in a new session presented its opens, and nobody counted them.
+/// What broke: a client that went on in a new session presented its opens, and nobody counted them.
 #[test]
 fn what_a_new_session_presents_first_is_open() {
     let mut w = two();

@@ -416,7 +416,7 @@ fn what_a_lost_write_left_beyond_the_end_reads_as_zeros() {
     assert_eq!(&w.read(f)[2..], &[0; 12]);
 }
 
-/// Found by review: of a file cut so often that its numbers were ahead of the incarnation's, two lives gave out the same number.
+/// What broke: of a file cut so often that its numbers were ahead of the incarnation's, two lives gave out the same number.
 #[test]
 fn a_cut_that_a_crash_took_back_is_not_taken_for_the_next_one() {
     let mut w = World::new();
@@ -449,7 +449,7 @@ fn a_cut_number_given_out_again_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// Found by the simulator: the record keeps one cut. A file of a former life was cut where it ended, grew, the rank died, and
+/// What broke: the record keeps one cut. A file of a former life was cut where it ended, grew, the rank died, and
 /// the next growth's cut took the place of one that the disk had never seen: bytes behind the first were back.
 #[test]
 fn the_cut_before_a_file_of_a_former_life_grows_is_carried_out_by_replay() {

@@ -285,7 +285,7 @@ fn who_has_nothing_to_present_is_not_waited_for() {
     assert!(answer(&w, late, tid).is_none());
 }
 
-/// Found by review: that the session was quiet and is not any more was taken out of the tail as if it had been said just now, and
+/// What broke: that the session was quiet and is not any more was taken out of the tail as if it had been said just now, and
 /// numbers that were delegated later were not told: their client had none from there on.
 #[test]
 fn who_was_quiet_in_a_former_life_is_told_of_new_numbers() {
@@ -319,7 +319,7 @@ fn who_was_quiet_in_a_former_life_is_told_of_new_numbers() {
     assert!(told > 0, "{:?}", w.rank.sessions.map[&session].delegated);
 }
 
-/// Found by review: its return of the directory lay behind a write that the store did not finish, and it was evicted for that.
+/// What broke: its return of the directory lay behind a write that the store did not finish, and it was evicted for that.
 #[test]
 fn nobody_is_late_for_what_waits_behind_its_own_work() {
     let mut w = two();
@@ -342,7 +342,7 @@ fn nobody_is_late_for_what_waits_behind_its_own_work() {
     assert!(answer(&w, OTHER, look).is_some());
 }
 
-/// Found by review: whoever resumes and never says that it has presented everything held up all others for ever.
+/// What broke: whoever resumes and never says that it has presented everything held up all others for ever.
 #[test]
 fn who_never_finishes_presenting_is_waited_for_no_longer_than_three_leases() {
     let mut w = two();
@@ -366,7 +366,7 @@ fn who_never_finishes_presenting_is_waited_for_no_longer_than_three_leases() {
     assert!(answer(&w, late, waits).is_some());
 }
 
-/// Found by review: a range of numbers that lay in the checkpoint's record and in the tail was the session's twice.
+/// What broke: a range of numbers that lay in the checkpoint's record and in the tail was the session's twice.
 #[test]
 fn numbers_are_delegated_once_whatever_says_so() {
     let mut sessions = crate::session::Sessions::default();

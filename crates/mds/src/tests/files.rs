@@ -198,7 +198,7 @@ fn fallocate_zeroes_extends_and_refuses() {
     assert_eq!(w.call(alloc(0, i64::MAX as u64, 9)), Err(Errno::EFBIG));
 }
 
-/// Found by the simulator: space behind the end of a file that had no byte was never freed.
+/// What broke: space behind the end of a file that had no byte was never freed.
 #[test]
 fn space_behind_the_end_is_given_back() {
     let mut w = World::new();
@@ -414,7 +414,7 @@ fn a_full_store_refuses_new_data_only() {
     assert!(w.call(make).is_ok());
 }
 
-/// Found by review: the content an fsync had taken was journaled behind a cut that came meanwhile, and replay brought it back.
+/// What broke: the content an fsync had taken was journaled behind a cut that came meanwhile, and replay brought it back.
 #[test]
 fn content_taken_before_a_cut_is_not_journaled_behind_it() {
     let mut w = World::new();
@@ -431,7 +431,7 @@ fn content_taken_before_a_cut_is_not_journaled_behind_it() {
     assert!(!w.data_ops.iter().any(back), "{:?}", w.data_ops);
 }
 
-/// Found by the simulator: the same when the cut was journaled first and the data store had not been told of it yet.
+/// The same when the cut was journaled first and the data store had not been told of it yet.
 #[test]
 fn an_fsync_waits_for_a_cut_that_is_not_carried_out() {
     let mut w = World::new();
@@ -462,7 +462,7 @@ fn content_behind_its_cut_is_caught() {
     }
 }
 
-/// Found by the simulator: the write carried the cut out, the power failed before the cut was durable, and the old bytes were
+/// What broke: the write carried the cut out, the power failed before the cut was durable, and the old bytes were
 /// gone.
 #[test]
 fn a_write_waits_until_the_cut_before_it_is_durable() {

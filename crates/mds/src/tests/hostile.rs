@@ -44,7 +44,7 @@ fn floors_and_tids_at_the_end_of_their_range_end_nothing_but_their_session() {
     assert_eq!(w.tree().len(), 3, "{:?}", w.tree());
 }
 
-/// Found by review: whoever may connect could open sessions without end, each of which is journaled and kept for a lease.
+/// What broke: whoever may connect could open sessions without end, each of which is journaled and kept for a lease.
 #[test]
 fn one_user_opens_a_bounded_number_of_sessions_and_so_do_all_together() {
     let mut w = World::with(|config| (config.limits.sessions, config.limits.sessions_per_user) = (64, 16));

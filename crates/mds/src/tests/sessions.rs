@@ -202,7 +202,7 @@ fn strangers_are_refused() {
     assert_eq!(w.call(system), Err(Errno::ESTALE));
 }
 
-/// Found by review: who greeted a rank just before its journal failed was never answered.
+/// What broke: who greeted a rank just before its journal failed was never answered.
 #[test]
 fn who_greets_a_rank_that_fails_meanwhile_is_refused_and_sessions_hear_of_it() {
     let mut w = World::new();
@@ -259,7 +259,7 @@ fn a_lock_request_is_given_up_wherever_it_waits() {
     assert_eq!(w.rank.status().parked, 0);
 }
 
-/// Found by review: a journal that failed made `fsync` of a remote client answer "done" at once.
+/// What broke: a journal that failed made `fsync` of a remote client answer "done" at once.
 #[test]
 fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
     let mut w = remote();
@@ -287,7 +287,7 @@ fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
     assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("later")), Err(Errno::EIO));
 }
 
-/// Found by review: the end of the reconnect phase gave a lock away while its holder was presenting it.
+/// What broke: the end of the reconnect phase gave a lock away while its holder was presenting it.
 #[test]
 fn a_session_that_came_back_in_time_may_finish_presenting() {
     let mut w = remote();
@@ -304,7 +304,7 @@ fn a_session_that_came_back_in_time_may_finish_presenting() {
     assert_eq!(w.rank.state(), State::Active, "the other's lease ran out");
 }
 
-/// Found by review: a server that was stopped for longer than a lease evicted all its clients when it went on.
+/// What broke: a server that was stopped for longer than a lease evicted all its clients when it went on.
 #[test]
 fn what_came_while_the_rank_did_not_run_counts() {
     let mut w = remote();
@@ -325,7 +325,7 @@ fn what_came_while_the_rank_did_not_run_counts() {
     assert!(!is_there(&w), "it is silent");
 }
 
-/// Found by review: the number of a file is a guess of the client's, and each guess took memory.
+/// What broke: the number of a file is a guess of the client's, and each guess took memory.
 #[test]
 fn a_session_that_reclaims_without_end_is_refused() {
     let mut w = remote();
@@ -379,7 +379,7 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
 }
 
-/// Found by review: each refused connection was remembered for ever.
+/// What broke: each refused connection was remembered for ever.
 #[test]
 fn a_refused_connection_is_forgotten() {
     let mut w = World::new();

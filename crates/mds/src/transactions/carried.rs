@@ -6,7 +6,7 @@
 //!
 //! Absent: what goes with a directory that moves (`moves/holders.rs`); what a client tells by itself (`session/life.rs`).
 
-use crate::holders::encode_here;
+use crate::holders::{JOIN_NS, encode_here};
 use crate::op::{Op, OpId, Park, Stop, Waits};
 use crate::output::Output;
 use crate::rank::Rank;
@@ -20,12 +20,9 @@ use proto::transact::{CARRIED_BYTES_MAX, Change, Part, Step};
 use proto::{Errno, Ino, NameHash, RankId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Outbox;
-use stdx::time::MS;
 
-/// After that it is looked again whether sessions have joined the rank that an inode comes to.
-pub(super) const JOIN_NS: u64 = 20 * MS;
-/// Leases that they have for that.
-pub(super) const JOIN_LEASES: u64 = 2;
+/// Leases that sessions have for joining the rank that an inode comes to.
+const JOIN_LEASES: u64 = 2;
 
 /// What sessions have of an inode that is to leave.
 ///

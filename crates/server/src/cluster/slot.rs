@@ -185,7 +185,7 @@ impl Slot {
         shared.views.begun(rank, Ok(life.clone()));
         let (heard_by, seq) = (shared.clone(), self.seq.clone());
         let tell = move |state: State, loads| {
-            if let Some(state) = told(state) {
+            if let Some(state) = state.in_map() {
                 beacon(&heard_by, &seq, daemon, BeaconState::Rank { rank, incarnation, state });
                 heard_by.tell(Input::Loads { daemon, loads });
             }
@@ -267,18 +267,6 @@ fn telling<T>(interval: Duration, tell: impl Fn() + Send, work: impl FnOnce() ->
     })
 }
 
-/// As the map calls it.
-const fn told(state: State) -> Option<RankState> {
-    match state {
-        State::Boot | State::Replay => Some(RankState::Replay),
-        State::Reconnect => Some(RankState::Reconnect),
-        State::Active => Some(RankState::Active),
-        State::Damaged => Some(RankState::Damaged),
-        // With its process, whose end the coordinator does not see.
-        State::Stopping | State::Stopped => None,
-    }
-}
-
 fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState) {
     let seq = 1 + seq.fetch_add(1, Ordering::Relaxed);
     let map_version = shared.views.map().map_or(0, |map| map.version);
@@ -290,7 +278,7 @@ fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState
 mod tests {
     use super::*;
 
-    /// Found by review: a slot that began a life was silent until the disk had done what that takes.
+    /// What broke: a slot that began a life was silent until the disk had done what that takes.
     #[test]
     fn a_slot_says_that_it_is_there_while_a_life_begins() {
         let (told, heard) = channel();

@@ -305,7 +305,7 @@ mod tests {
         Input::Message { conn: ConnId(conn), message }
     }
 
-    /// Found by review: the rank did not know what was taken back, and a lock that nobody waits for any more was waited for.
+    /// What broke: the rank did not know what was taken back, and a lock that nobody waits for any more was waited for.
     #[test]
     fn what_takes_back_a_held_request_stays_behind_it() {
         let request =

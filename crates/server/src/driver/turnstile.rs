@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(*turnstile.lock().expect("open"), [0, 1, 2, 3]);
     }
 
-    /// Found by review: one thread with much to do had its next turn before the one that it woke had come, a thousand times over.
+    /// What broke: one thread with much to do had its next turn before the one that it woke had come, a thousand times over.
     #[test]
     fn whoever_wants_another_turn_has_it_after_those_who_sleep() {
         let turnstile = Turnstile::new(Vec::new());

@@ -5,7 +5,6 @@
 use super::event::{Event, ToPlace};
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
-use mds::State;
 use mds::coordinator::{Beacon, BeaconState, Input};
 use proto::cluster::{DaemonId, RankState};
 use proto::ids::RankId;
@@ -108,7 +107,7 @@ impl Ranks {
             None => BeaconState::Standby,
             Some(None) => return,
             Some(Some(life)) if life.hung_until > now => return,
-            Some(Some(life)) => match told(life.machine.state()) {
+            Some(Some(life)) => match life.machine.state().in_map() {
                 Some(state) => BeaconState::Rank { rank: life.rank, incarnation: life.incarnation, state },
                 None => return,
             },
@@ -132,16 +131,5 @@ impl Ranks {
         };
         let none_more = map.ranks.keys().all(|rank| rank.0 < self.plan.ranks);
         map.max_mds == self.plan.ranks && (0..self.plan.ranks).all(serves) && none_more
-    }
-}
-
-/// As the map calls it.
-const fn told(state: State) -> Option<RankState> {
-    match state {
-        State::Boot | State::Replay => Some(RankState::Replay),
-        State::Reconnect => Some(RankState::Reconnect),
-        State::Active => Some(RankState::Active),
-        State::Damaged => Some(RankState::Damaged),
-        State::Stopping | State::Stopped => None,
     }
 }

@@ -275,6 +275,12 @@ impl<F> Central<F> {
         if mutant!("data_skip_tombstone") {
             return;
         }
+        let seqs = if mutant!("data_tombstone_of_now") {
+            // Those of the cut that buries it.
+            Seqs { truncate: seqs.truncate + 1, write: self.take_write_seq() }
+        } else {
+            seqs
+        };
         self.tombstones.push_back(Tombstone { file, seqs });
         self.tombstones_added += 1;
         self.buffered_bytes += TOMBSTONE_OVERHEAD;

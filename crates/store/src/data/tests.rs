@@ -209,6 +209,41 @@ fn a_redo_after_a_cut_wins_over_what_the_replay_cut() {
     }
 }
 
+/// Write, sync of everything, cut to nothing, write, fsync, crash; replay, sync of everything, crash. What broke: the replay
+/// buried the first content under sequences of its own life, and the tombstone was newer than the second content.
+#[test]
+fn a_tombstone_does_not_bury_a_redo_of_the_life_before() {
+    let disk = SimDisk::new(10);
+    let store = opened(&disk);
+    let cut = Cut { seq: 1, size: 0 };
+    write(&store, file(1), 0, b"first").unwrap();
+    sync_all(&store);
+    store.run(&DataOp::Truncate { file: file(1), cut }).unwrap();
+    write_cut(&store, file(1), cut, 0, b"later").unwrap();
+    let redo = store.run(&DataOp::Sync { file: file(1) }).unwrap();
+    let DataDone::Redo { truncate_seq, write_seq, data } = redo else { panic!("{redo:?}") };
+    drop(store);
+    disk.crash();
+    let store = opened(&disk);
+    assert_eq!(read(&store, file(1), 5), Ok(b"first".to_vec()), "its tombstone was lost");
+    store.run(&DataOp::Truncate { file: file(1), cut }).unwrap();
+    store.run(&DataOp::Redo { file: file(1), truncate_seq, write_seq, data }).unwrap();
+    // The journal lets go of both.
+    sync_all(&store);
+    drop(store);
+    disk.crash();
+    assert_eq!(read(&opened(&disk), file(1), 5), Ok(b"later".to_vec()));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_tombstone_of_the_life_that_replays_is_caught() {
+    stdx::mutant::activate(Some("data_tombstone_of_now"));
+    let verdict = std::panic::catch_unwind(a_tombstone_does_not_bury_a_redo_of_the_life_before);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn an_older_object_is_cut_before_it_is_read_or_written() {
     let disk = SimDisk::new(4);
@@ -416,7 +451,7 @@ fn a_real_folder_keeps_files_holes_and_gives_space_back() {
     assert!(objects.contains(&super::ObjectInfo { file: file(300), size: 55_000, packed: false }));
 }
 
-/// Found by review: a server that had no descriptor for a moment changed no data any more until it was started again.
+/// What broke: a server that had no descriptor for a moment changed no data any more until it was started again.
 #[test]
 fn a_sync_that_finds_no_descriptor_may_be_tried_again() {
     for place in ["data/blk", "data/state", "data"] {

@@ -283,7 +283,7 @@ fn bytes_past_a_stated_end_are_never_read() {
     assert_eq!(bytes, [first, other].concat());
 }
 
-/// Found by review: the length that was missing was counted below zero.
+/// What broke: the length that was missing was counted below zero.
 #[test]
 fn segments_out_of_order_are_damage() {
     let mut life = Life::new(5);
@@ -445,7 +445,7 @@ fn the_life_before_is_read_from_the_newest_segment() {
     assert_eq!(open(&disk, 31).expect("opens").former(), Incarnation(20));
 }
 
-/// Found by review: it poisoned the journal, and the rank was damaged until somebody said that it may be tried again.
+/// What broke: it poisoned the journal, and the rank was damaged until somebody said that it may be tried again.
 #[test]
 fn a_segment_that_finds_no_descriptor_is_begun_later() {
     // The spare, the folder, the segment: whatever is opened in its turn, more than once.

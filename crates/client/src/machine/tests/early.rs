@@ -180,7 +180,7 @@ fn what_is_kept_uses_no_credit_but_room() {
     assert_eq!(tids(&bench.step(durable(107))), [last + 1]);
 }
 
-/// Found by review: a rank whose journal had failed answered EIO to each call, what it had answered early stayed, and when the span of
+/// What broke: a rank whose journal had failed answered EIO to each call, what it had answered early stayed, and when the span of
 /// tids was used up callers waited for ever.
 #[test]
 fn of_a_damaged_rank_every_caller_hears_eio_and_what_was_answered_early_waits_for_its_next_life() {

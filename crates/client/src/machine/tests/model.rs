@@ -42,6 +42,38 @@ fn is_plain(message: &ClientMsg) -> bool {
     message.class().overtakes
 }
 
+/// As a kernel does: changes of names in one directory, and of one inode, one after the other. Whether one of `asked` is in the way of a
+/// request. `behind`: which inode has a name.
+pub(crate) fn is_locked<'a>(
+    request: &Request,
+    asked: impl IntoIterator<Item = &'a Request>,
+    behind: impl Fn(Ino, &Name) -> Option<Ino>,
+) -> bool {
+    let locks = |request: &Request| -> Vec<Ino> {
+        if request.effect() != Effect::Journal {
+            return Vec::new();
+        }
+        let second = match request {
+            Request::Rename { new_parent, .. } => Some(new_parent.ino),
+            Request::Link { node, .. } => Some(node.ino),
+            _ => None,
+        };
+        let first = request.subject().map(|(node, _)| node.ino);
+        // What loses its name as well.
+        let names = match request {
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
+                vec![(parent.ino, name), (new_parent.ino, new_name)]
+            }
+            Request::Unlink { parent, name } | Request::RmDir { parent, name } => vec![(parent.ino, name)],
+            _ => Vec::new(),
+        };
+        let lost = names.into_iter().filter_map(|(dir, name)| behind(dir, name));
+        first.into_iter().chain(second).chain(lost).collect()
+    };
+    let wanted = locks(request);
+    asked.into_iter().flat_map(locks).any(|ino| wanted.contains(&ino))
+}
+
 impl World {
     fn feed(&mut self, bench: &mut Bench, input: Input) {
         let call = if let Input::Call { call, .. } = &input { Some(*call) } else { None };
@@ -134,35 +166,6 @@ impl World {
         );
     }
 
-    /// As a kernel does: changes of names in one directory, and of one inode, one after the other.
-    fn is_locked(&self, request: &Request) -> bool {
-        let locks = |request: &Request| -> Vec<Ino> {
-            if request.effect() != Effect::Journal {
-                return Vec::new();
-            }
-            let second = match request {
-                Request::Rename { new_parent, .. } => Some(new_parent.ino),
-                Request::Link { node, .. } => Some(node.ino),
-                _ => None,
-            };
-            let first = request.subject().map(|(node, _)| node.ino);
-            // What loses its name as well.
-            let behind = match request {
-                Request::Rename { parent, name, new_parent, new_name, .. } => {
-                    vec![(parent.ino, name), (new_parent.ino, new_name)]
-                }
-                Request::Unlink { parent, name } | Request::RmDir { parent, name } => {
-                    vec![(parent.ino, name)]
-                }
-                _ => Vec::new(),
-            };
-            let behind = behind.into_iter().filter_map(|(dir, name)| self.rank.behind(dir, name));
-            first.into_iter().chain(second).chain(behind).collect()
-        };
-        let wanted = locks(request);
-        self.asked.values().flat_map(locks).any(|ino| wanted.contains(&ino))
-    }
-
     fn ask(&mut self, bench: &mut Bench, prng: &mut Prng, locking: bool) {
         let closes = prng.chance(1, 15) && !self.handles.is_empty();
         let request = match closes {
@@ -172,7 +175,7 @@ impl World {
             }
             false => self.any_request(prng),
         };
-        if locking && self.is_locked(&request) {
+        if locking && is_locked(&request, self.asked.values(), |dir, name| self.rank.behind(dir, name)) {
             return;
         }
         let call = CallId(self.calls);

@@ -51,7 +51,7 @@ fn rewrites(out: &[Output]) -> Vec<(u64, u64, u64)> {
     sent(out).into_iter().filter_map(of).collect()
 }
 
-/// Found by a test of the whole: the rank refused what it was sent, and the session was over.
+/// What broke: the rank refused what it was sent, and the session was over.
 #[test]
 fn a_limited_session_rewrites_nothing() {
     let mut bench = hasty(Limits::default());

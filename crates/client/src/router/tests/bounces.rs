@@ -110,7 +110,7 @@ fn the_time_of_a_rank_that_was_dead_does_not_count() {
 fn owners_that_change_all_the_time_keep_no_call_for_ever() {
     let dir = NodeRef::bare(Ino(8000));
     ends_while_owners_change(lookup(dir, "a"));
-    // Found by review: of a listing that was forgotten, too.
+    // Nor a listing, which was forgotten here.
     ends_while_owners_change(Request::ReadDir { dir, after: 0, attrs: false, bytes_max: 64 });
 }
 

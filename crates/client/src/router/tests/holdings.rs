@@ -427,7 +427,7 @@ fn what_came_unheard_is_found_where_the_connection_was_gone() {
     assert_eq!(reclaimed(&bench.reply(1, 2, bytes()), 1), [(file.ino, 1, 0)]);
 }
 
-/// Found by the simulator: the rank of a copy's target was asked, in whose books nothing was lost.
+/// What broke: the rank of a copy's target was asked, in whose books nothing was lost.
 #[test]
 fn a_copy_from_a_file_whose_locks_are_lost_fails_at_any_rank() {
     let (mut bench, file) = with_held();

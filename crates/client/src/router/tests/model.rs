@@ -7,11 +7,12 @@
 mod cluster;
 
 use super::*;
+use crate::machine::tests::model::is_locked;
 use crate::machine::tests::model::tree::Tree;
 use cluster::Cluster;
 use proto::request::open_flags;
 use proto::storeio::Payload;
-use proto::{Effect, FileKind, SetAttr};
+use proto::{FileKind, SetAttr};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::Prng;
 use stdx::time::MS;
@@ -239,34 +240,6 @@ impl World {
         }
     }
 
-    /// As a kernel does: changes of names in one directory, and of one inode, one after the other.
-    fn is_locked(&self, request: &Request) -> bool {
-        let locks = |request: &Request| -> Vec<Ino> {
-            if request.effect() != Effect::Journal {
-                return Vec::new();
-            }
-            let second = match request {
-                Request::Rename { new_parent, .. } => Some(new_parent.ino),
-                Request::Link { node, .. } => Some(node.ino),
-                _ => None,
-            };
-            let first = request.subject().map(|(node, _)| node.ino);
-            let behind = match request {
-                Request::Rename { parent, name, new_parent, new_name, .. } => {
-                    vec![(parent.ino, name), (new_parent.ino, new_name)]
-                }
-                Request::Unlink { parent, name } | Request::RmDir { parent, name } => {
-                    vec![(parent.ino, name)]
-                }
-                _ => Vec::new(),
-            };
-            let behind = behind.into_iter().filter_map(|(dir, name)| self.cluster.behind(dir, name));
-            first.into_iter().chain(second).chain(behind).collect()
-        };
-        let wanted = locks(request);
-        self.asked.values().flat_map(locks).any(|ino| wanted.contains(&ino))
-    }
-
     fn ask(&mut self, bench: &mut Bench, prng: &mut Prng, locking: bool) {
         let closes = prng.chance(1, 8) && !self.handles.is_empty();
         let request = match closes {
@@ -276,7 +249,7 @@ impl World {
             }
             false => self.any_request(prng),
         };
-        if locking && self.is_locked(&request) {
+        if locking && is_locked(&request, self.asked.values(), |dir, name| self.cluster.behind(dir, name)) {
             return;
         }
         let call = CallId(self.calls);

@@ -27,22 +27,22 @@ impl Copies {
         self.of.keys().copied()
     }
 
-    /// What others than `slot` have of it in the way of `need`.
+    /// What others than `place` have of it in the way of `need`.
     pub(super) fn blockers(
         &self,
-        slot: Option<u16>,
+        place: Option<u16>,
         ino: Ino,
         need: Bits,
     ) -> impl Iterator<Item = (u16, Bits)> {
         let holders = self.of.get(&ino).into_iter().flatten();
-        let others = holders.filter(move |(at, _)| Some(**at) != slot);
+        let others = holders.filter(move |(at, _)| Some(**at) != place);
         others.map(move |(at, bits)| (*at, bits.and(need))).filter(|(_, bits)| !bits.is_empty())
     }
 
     /// That place keeps none of it any more.
-    pub(super) fn end(&mut self, slot: u16, ino: Ino) {
+    pub(super) fn end(&mut self, place: u16, ino: Ino) {
         if let Some(holders) = self.of.get_mut(&ino) {
-            holders.remove(&slot);
+            holders.remove(&place);
             if holders.is_empty() {
                 self.of.remove(&ino);
             }
@@ -70,13 +70,13 @@ impl Copies {
     }
 
     /// Of that place only totals stay. Returns what it keeps no more, and whether something stays.
-    pub(super) fn end_all_but_totals(&mut self, slot: u16) -> (Vec<Ino>, bool) {
+    pub(super) fn end_all_but_totals(&mut self, place: u16) -> (Vec<Ino>, bool) {
         let (mut ended, mut stays) = (Vec::new(), false);
         self.of.retain(|ino, holders| {
-            if let Some(bits) = holders.get_mut(&slot) {
+            if let Some(bits) = holders.get_mut(&place) {
                 *bits = bits.and(Bits::FS);
                 if bits.is_empty() {
-                    holders.remove(&slot);
+                    holders.remove(&place);
                     ended.push(*ino);
                 } else {
                     stays = true;
@@ -88,9 +88,9 @@ impl Copies {
     }
 
     /// That place keeps nothing any more.
-    pub(super) fn leave(&mut self, slot: u16) {
+    pub(super) fn leave(&mut self, place: u16) {
         self.of.retain(|_, holders| {
-            holders.remove(&slot);
+            holders.remove(&place);
             !holders.is_empty()
         });
     }
@@ -98,13 +98,13 @@ impl Copies {
 
 impl Book {
     /// Whether a copy may be given to a place: not while it is taken back from there, or somebody is about to change it.
-    pub(crate) fn may_copy(&self, slot: u16, ino: Ino) -> bool {
-        !self.withheld.contains_key(&ino) && !self.recalls.contains_key(&(slot, ino))
+    pub(crate) fn may_copy(&self, place: u16, ino: Ino) -> bool {
+        !self.withheld.contains_key(&ino) && !self.recalls.contains_key(&(place, ino))
     }
 
     /// The same of totals: nor while it changes all the time, since each change would have to wait for the holder.
-    pub(crate) fn may_keep_totals(&self, slot: u16, ino: Ino, now: Mono) -> bool {
-        self.may_copy(slot, ino) && self.contests.get(&ino).is_none_or(|contest| contest.until <= now)
+    pub(crate) fn may_keep_totals(&self, place: u16, ino: Ino, now: Mono) -> bool {
+        self.may_copy(place, ino) && self.contests.get(&ino).is_none_or(|contest| contest.until <= now)
     }
 
     /// Whether other ranks keep copies of it.
@@ -113,17 +113,17 @@ impl Book {
     }
 
     /// Other than totals that place keeps nothing any more. Returns whether it keeps any.
-    pub(crate) fn keeps_totals_alone(&mut self, slot: u16) -> bool {
-        let (ended, stays) = self.copies.end_all_but_totals(slot);
+    pub(crate) fn keeps_totals_alone(&mut self, place: u16) -> bool {
+        let (ended, stays) = self.copies.end_all_but_totals(place);
         for ino in ended {
-            self.answered(slot, ino);
+            self.answered(place, ino);
         }
         stays
     }
 
     /// That place keeps a copy.
-    pub(crate) fn copied(&mut self, slot: u16, ino: Ino, bits: Bits) {
-        let kept = self.copies.of.entry(ino).or_default().entry(slot).or_default();
+    pub(crate) fn copied(&mut self, place: u16, ino: Ino, bits: Bits) {
+        let kept = self.copies.of.entry(ino).or_default().entry(place).or_default();
         *kept = kept.with(bits);
     }
 }

@@ -39,13 +39,13 @@ pub(super) struct Recall {
 /// The recall of an inode, which begins now if none is under way.
 pub(super) fn recall_entry<'a>(
     recalls: &'a mut BTreeMap<(u16, Ino), Recall>,
-    place: &mut Place,
+    entry: &mut Place,
     key: (u16, Ino),
     now: Mono,
 ) -> &'a mut Recall {
     recalls.entry(key).or_insert_with(|| {
-        place.recalls_pending.push_back((now, key.1));
-        let first = place.number.wrapping_add(1);
+        entry.recalls_pending.push_back((now, key.1));
+        let first = entry.number.wrapping_add(1);
         Recall { bits: Bits::NONE, first, sent: 0, since: now, waiters: Vec::new(), room: false }
     })
 }
@@ -56,42 +56,42 @@ impl Book {
         self.recalls.len()
     }
 
-    /// What others than `slot` hold of what a need excludes; that one, too, if the need says so.
-    fn blockers(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
+    /// What others than `place` hold of what a need excludes; that one, too, if the need says so.
+    fn blockers(&self, place: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
         let mut found = Vec::new();
         for (holder, held) in self.records.holders(need.ino) {
-            let live = self.places[usize::from(holder.slot)].serial == holder.serial;
+            let live = self.places[usize::from(holder.place)].serial == holder.serial;
             let bits = held.and(need.bits);
-            let counts = need.own || Some(holder.slot) != slot;
+            let counts = need.own || Some(holder.place) != place;
             if live && counts && !bits.is_empty() {
-                found.push((holder.slot, bits));
+                found.push((holder.place, bits));
             }
         }
         // A directory that its own session renames to another rank has its inode there and its names here: nobody may hold that.
         let own = need.own && !stdx::mutant!("mds_leaves_delegated");
-        let trust = self.delegated.get(&need.ino).filter(|trust| own || Some(trust.slot) != slot);
+        let trust = self.delegated.get(&need.ino).filter(|trust| own || Some(trust.place) != place);
         if let Some(trust) = trust.filter(|trust| trust.blocks(need.bits)) {
-            match found.iter_mut().find(|(at, _)| *at == trust.slot) {
+            match found.iter_mut().find(|(at, _)| *at == trust.place) {
                 Some((_, bits)) => *bits = bits.with(trust.bits()),
-                None => found.push((trust.slot, trust.bits())),
+                None => found.push((trust.place, trust.bits())),
             }
         }
         if !stdx::mutant!("mds_copy_not_recalled") {
-            found.extend(self.copies.blockers(slot, need.ino, need.bits));
+            found.extend(self.copies.blockers(place, need.ino, need.bits));
         }
         found
     }
 
     /// Whether others hold what a need excludes.
-    pub(crate) fn is_blocked(&self, slot: Option<u16>, need: &Need) -> bool {
-        !self.blockers(slot, need).is_empty()
+    pub(crate) fn is_blocked(&self, place: Option<u16>, need: &Need) -> bool {
+        !self.blockers(place, need).is_empty()
     }
 
     /// Recalls everything that an operation needs. It waits until `woken` has it.
     pub(crate) fn wait(
         &mut self,
         op: OpId,
-        (session, slot): (SessionId, Option<u16>),
+        (session, place): (SessionId, Option<u16>),
         needs: &[Need],
         now: Mono,
     ) {
@@ -100,7 +100,7 @@ impl Book {
         let serial = self.intents.entry(op).or_insert(new).serial;
         let mut waits = 0;
         for need in needs {
-            let blockers = self.blockers(slot, need);
+            let blockers = self.blockers(place, need);
             let contested = Bits(Bits::FS.0 | Bits::DX.0 | Bits::FX.0);
             // Of those that come while it is being recalled none counts: many at once are not many times.
             let recalls = |(holder, _): &(u16, Bits)| self.recalls.contains_key(&(*holder, need.ino));
@@ -130,43 +130,43 @@ impl Book {
         }
     }
 
-    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (intent, now): ((OpId, u64), Mono)) {
+    fn recall(&mut self, place: u16, need: &Need, bits: Bits, (intent, now): ((OpId, u64), Mono)) {
         let recall =
-            recall_entry(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
+            recall_entry(&mut self.recalls, &mut self.places[usize::from(place)], (place, need.ino), now);
         recall.waiters.push(intent);
         if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
             return;
         }
         recall.bits = recall.bits.with(bits);
         recall.sent += 1;
-        let place = &mut self.places[usize::from(slot)];
-        let number = place.next_number();
+        let entry = &mut self.places[usize::from(place)];
+        let number = entry.next_number();
         let message = Recalled { ino: need.ino, bits, number, name: need.name.clone() };
-        self.outbox.push((place.session, message));
+        self.outbox.push((entry.session, message));
     }
 
     /// Takes something back that no operation waits for.
     pub(crate) fn recall_unawaited(
         &mut self,
-        slot: u16,
+        place: u16,
         ino: Ino,
         (bits, name): (Bits, Option<(Ino, Name)>),
         now: Mono,
     ) {
-        let place = &mut self.places[usize::from(slot)];
+        let entry = &mut self.places[usize::from(place)];
         let held = self.records.holders(ino);
-        if held.iter().any(|(holder, _)| *holder == (Holder { slot, serial: place.serial })) {
-            let recall = recall_entry(&mut self.recalls, place, (slot, ino), now);
+        if held.iter().any(|(holder, _)| *holder == (Holder { place, serial: entry.serial })) {
+            let recall = recall_entry(&mut self.recalls, entry, (place, ino), now);
             recall.bits = recall.bits.with(bits);
             recall.sent += 1;
-            let number = place.next_number();
-            self.outbox.push((place.session, Recalled { ino, bits, number, name }));
+            let number = entry.next_number();
+            self.outbox.push((entry.session, Recalled { ino, bits, number, name }));
         }
     }
 
     /// Begins to take back what an operation is going to need, so that it waits the less.
-    pub(crate) fn recall_ahead(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
-        for (holder, bits) in self.blockers(slot, need) {
+    pub(crate) fn recall_ahead(&mut self, place: Option<u16>, need: &Need, now: Mono) {
+        for (holder, bits) in self.blockers(place, need) {
             if !self.is_recalled(holder, need.ino) {
                 self.recall_unawaited(holder, need.ino, (bits, need.name.clone()), now);
             }
@@ -175,14 +175,14 @@ impl Book {
 
     /// Whether clients were granted one of these.
     pub(crate) fn is_granted(&self, ino: Ino, bits: Bits) -> bool {
-        let is_live = |holder: Holder| self.places[usize::from(holder.slot)].serial == holder.serial;
+        let is_live = |holder: Holder| self.places[usize::from(holder.place)].serial == holder.serial;
         let held = self.records.holders(ino);
         held.iter().any(|(holder, held)| is_live(*holder) && !held.and(bits).is_empty())
     }
 
     /// Takes back what others hold in the way of what has happened already.
-    pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
-        for (holder, bits) in self.blockers(slot, need) {
+    pub(crate) fn recall_others(&mut self, place: Option<u16>, need: &Need, now: Mono) {
+        for (holder, bits) in self.blockers(place, need) {
             self.recall_unawaited(holder, need.ino, (bits, None), now);
         }
     }
@@ -190,9 +190,9 @@ impl Book {
     /// A session gives back what was recalled from it, and perhaps more, because attributes go together. Of an inode that is not
     /// being recalled nothing is taken: it could have been granted meanwhile. Nor is it by the answer to a recall of before
     /// everything of the session was forgotten.
-    pub(crate) fn returned(&mut self, slot: u16, Returned { ino, bits, number }: Returned) {
-        let last = self.places[usize::from(slot)].number;
-        let Some(recall) = self.recalls.get_mut(&(slot, ino)) else { return };
+    pub(crate) fn returned(&mut self, place: u16, Returned { ino, bits, number }: Returned) {
+        let last = self.places[usize::from(place)].number;
+        let Some(recall) = self.recalls.get_mut(&(place, ino)) else { return };
         let older = number.wrapping_sub(recall.first) > last.wrapping_sub(recall.first);
         if older && !stdx::mutant!("mds_old_return_counts") {
             return;
@@ -202,26 +202,26 @@ impl Book {
             return;
         }
         let bits = bits.with(recall.bits);
-        let place = &mut self.places[usize::from(slot)];
-        let holder = Holder { slot, serial: place.serial };
+        let entry = &mut self.places[usize::from(place)];
+        let holder = Holder { place, serial: entry.serial };
         if self.records.take(ino, holder, bits) {
-            place.count -= 1;
+            entry.count -= 1;
             self.total -= 1;
         }
-        if self.delegated.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
+        if self.delegated.get(&ino).is_some_and(|trust| trust.place == place && bits.has(trust.bits())) {
             self.end_trust(ino);
         }
-        self.copies.end(slot, ino);
-        self.answered(slot, ino);
+        self.copies.end(place, ino);
+        self.answered(place, ino);
     }
 
-    pub(super) fn answered(&mut self, slot: u16, ino: Ino) {
-        let Some(recall) = self.recalls.remove(&(slot, ino)) else { return };
-        let place = &mut self.places[usize::from(slot)];
-        place.rooms -= usize::from(recall.room);
-        let pending = &mut place.recalls_pending;
+    pub(super) fn answered(&mut self, place: u16, ino: Ino) {
+        let Some(recall) = self.recalls.remove(&(place, ino)) else { return };
+        let entry = &mut self.places[usize::from(place)];
+        entry.rooms -= usize::from(recall.room);
+        let pending = &mut entry.recalls_pending;
         let stands = |(since, ino): &(Mono, Ino)| {
-            self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since)
+            self.recalls.get(&(place, *ino)).is_some_and(|recall| recall.since == *since)
         };
         while pending.front().is_some_and(|first| !stands(first)) {
             pending.pop_front();
@@ -246,18 +246,18 @@ impl Book {
     }
 
     /// Since when something is recalled from that place.
-    pub(crate) fn asked_since(&self, slot: u16) -> Option<Mono> {
-        self.places[usize::from(slot)].recalls_pending.front().map(|(since, _)| *since)
+    pub(crate) fn asked_since(&self, place: u16) -> Option<Mono> {
+        self.places[usize::from(place)].recalls_pending.front().map(|(since, _)| *since)
     }
 
     /// Whether something of an inode is recalled from that place.
-    pub(crate) fn is_recalled(&self, slot: u16, ino: Ino) -> bool {
-        self.recalls.contains_key(&(slot, ino))
+    pub(crate) fn is_recalled(&self, place: u16, ino: Ino) -> bool {
+        self.recalls.contains_key(&(place, ino))
     }
 
     /// Since when file data of an inode is recalled from that place.
-    pub(crate) fn pages_asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
-        self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
+    pub(crate) fn pages_asked_at(&self, place: u16, ino: Ino) -> Option<Mono> {
+        self.recalls.get(&(place, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
     }
 
     /// An operation that waits for no answer wants something else than it did: what it withheld may be granted.

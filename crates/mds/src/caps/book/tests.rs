@@ -10,8 +10,8 @@ const HELD: Bits = Bits::ATTRS;
 
 fn book(slots: u16) -> Book {
     let mut book = Book::default();
-    for slot in 0..slots {
-        assert_eq!(book.enter(SessionId(u64::from(slot) + 1), false), Some(slot));
+    for place in 0..slots {
+        assert_eq!(book.enter(SessionId(u64::from(place) + 1), false), Some(place));
     }
     book
 }
@@ -26,7 +26,7 @@ fn ranks_have_places_beside_all_clients() {
     assert_eq!(book.enter(SessionId(9), false), None, "clients have no more than before");
 }
 
-/// Found by review: after 2^31 recalls of one session no answer counted any more.
+/// What broke: after 2^31 recalls of one session no answer counted any more.
 #[test]
 fn numbers_of_recalls_may_wrap() {
     for start in [u32::MAX - 1, i32::MAX as u32 - 1] {
@@ -46,14 +46,14 @@ fn numbers_of_recalls_may_wrap() {
     }
 }
 
-/// Found by the simulator: a move that is given up, and an operation that lets go, wait anew under the same number. Answers to what they had
+/// What broke: a move that is given up, and an operation that lets go, wait anew under the same number. Answers to what they had
 /// asked for before were taken for others, so that it went on with something still granted, or never.
 #[test]
 fn answers_to_recalls_of_before_do_not_count() {
     let mut book = book(3);
     let need = |ino| Need::of(Ino(ino), Bits::FS);
-    for (slot, ino) in [(1, 7), (2, 8)] {
-        book.grant(slot, Ino(ino), HELD, Mono(0));
+    for (place, ino) in [(1, 7), (2, 8)] {
+        book.grant(place, Ino(ino), HELD, Mono(0));
     }
     book.wait(1, (SessionId(1), Some(0)), &[need(7)], Mono(0));
     book.operation_ended(1);
@@ -235,10 +235,10 @@ fn answers(book: &mut Book) -> BTreeMap<SessionId, usize> {
 fn where_memory_is_short_those_who_have_most_are_asked_and_keep_the_least() {
     let mut book = book(3);
     book.limits = RoomLimits { least: 50, recalls_max: 10 };
-    let count = |slot: u16| [1_000, 40, 300][usize::from(slot)];
-    for slot in 0..3 {
-        (0..count(slot))
-            .for_each(|n| book.grant(slot, Ino(1 + n + 10_000 * u64::from(slot)), Bits::FC, Mono(0)));
+    let count = |place: u16| [1_000, 40, 300][usize::from(place)];
+    for place in 0..3 {
+        (0..count(place))
+            .for_each(|n| book.grant(place, Ino(1 + n + 10_000 * u64::from(place)), Bits::FC, Mono(0)));
     }
     (1..=300).for_each(|step| book.shed(Mono(step * MS)));
     let mut late = Mono(AGE_NS + 2 * SECOND);
@@ -259,7 +259,7 @@ fn where_memory_is_short_those_who_have_most_are_asked_and_keep_the_least() {
     assert_eq!((book.count(0), book.count(1), book.count(2)), (50, 40, 50));
 }
 
-/// Found by looking: who had looked at a file an hour ago was asked before others could change it.
+/// What broke: who had looked at a file an hour ago was asked before others could change it.
 #[test]
 fn what_no_kernel_keeps_any_more_goes_by_itself() {
     let mut book = book(2);
@@ -355,12 +355,12 @@ fn who_wants_few_records_has_few_and_costs_little() {
     assert!(book.is_full(0, 6) && !book.is_full(0, 7));
 }
 
-/// Found by review: what five sessions kept never made room.
+/// What broke: what five sessions kept never made room.
 #[test]
 fn what_many_hold_makes_room_too() {
     let mut book = book(6);
-    for slot in 0..6 {
-        (1..=100).for_each(|ino| book.grant(slot, Ino(ino), HELD, Mono(0)));
+    for place in 0..6 {
+        (1..=100).for_each(|ino| book.grant(place, Ino(ino), HELD, Mono(0)));
     }
     assert_eq!((book.count(3), book.total()), (100, 600));
     assert!(!book.make_room(3, 100, Mono(KEEP_MS * MS)), "all of it may be kept still");

@@ -11,7 +11,7 @@ use stdx::Mono;
 /// Something that is delegated to one session: a directory, or a file that is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trust {
-    pub(super) slot: u16,
+    pub(super) place: u16,
     pub(super) file_in: Option<Ino>,
 }
 
@@ -31,83 +31,83 @@ impl Trust {
 
 impl Book {
     /// Delegates a directory to the session of that place, or a file that is in one.
-    pub(crate) fn delegate(&mut self, slot: u16, ino: Ino, file_in: Option<Ino>) {
+    pub(crate) fn delegate(&mut self, place: u16, ino: Ino, file_in: Option<Ino>) {
         self.end_trust(ino);
-        self.delegated.insert(ino, Trust { slot, file_in });
-        self.trusts.insert((slot, ino));
-        let place = &mut self.places[usize::from(slot)];
-        place.delegated += 1;
+        self.delegated.insert(ino, Trust { place, file_in });
+        self.trusts.insert((place, ino));
+        let entry = &mut self.places[usize::from(place)];
+        entry.delegated += 1;
         if let Some(dir) = file_in {
-            place.files += 1;
-            *self.files_in.entry((dir, slot)).or_default() += 1;
+            entry.files += 1;
+            *self.files_in.entry((dir, place)).or_default() += 1;
         }
     }
 
     /// It is nobody's any more.
     pub(super) fn end_trust(&mut self, ino: Ino) {
-        let Some(Trust { slot, file_in }) = self.delegated.remove(&ino) else { return };
-        self.trusts.remove(&(slot, ino));
-        let place = &mut self.places[usize::from(slot)];
-        place.delegated -= 1;
+        let Some(Trust { place, file_in }) = self.delegated.remove(&ino) else { return };
+        self.trusts.remove(&(place, ino));
+        let entry = &mut self.places[usize::from(place)];
+        entry.delegated -= 1;
         let Some(dir) = file_in else { return };
-        place.files -= 1;
-        if let Some(count) = self.files_in.get_mut(&(dir, slot)) {
+        entry.files -= 1;
+        if let Some(count) = self.files_in.get_mut(&(dir, place)) {
             *count -= 1;
             if *count == 0 {
-                self.files_in.remove(&(dir, slot));
+                self.files_in.remove(&(dir, place));
             }
         }
     }
 
     /// A session has closed a file that is delegated to it, or moves it to directory `to`: its client does nothing by itself with
     /// it from there on. What is being recalled ends with the answer to that.
-    pub(crate) fn gives_up(&mut self, slot: u16, ino: Ino, to: Option<Ino>) {
-        let Some(trust) = self.delegated.get(&ino).filter(|trust| trust.slot == slot) else { return };
+    pub(crate) fn gives_up(&mut self, place: u16, ino: Ino, to: Option<Ino>) {
+        let Some(trust) = self.delegated.get(&ino).filter(|trust| trust.place == place) else { return };
         if trust.file_in.is_none() {
             return;
         }
         self.end_trust(ino);
-        if let Some(dir) = to.filter(|_| self.recalls.contains_key(&(slot, ino))) {
-            self.delegate(slot, ino, Some(dir));
+        if let Some(dir) = to.filter(|_| self.recalls.contains_key(&(place, ino))) {
+            self.delegate(place, ino, Some(dir));
         }
     }
 
     /// Whose it is.
     pub(crate) fn delegated_to(&self, ino: Ino) -> Option<u16> {
-        self.delegated.get(&ino).map(|trust| trust.slot)
+        self.delegated.get(&ino).map(|trust| trust.place)
     }
 
-    pub(crate) fn is_delegated_to_others(&self, slot: Option<u16>) -> bool {
-        self.delegated.len() > slot.map_or(0, |slot| self.places[usize::from(slot)].delegated)
+    pub(crate) fn is_delegated_to_others(&self, place: Option<u16>) -> bool {
+        self.delegated.len() > place.map_or(0, |place| self.places[usize::from(place)].delegated)
     }
 
     /// How many directories and files are delegated to it.
-    pub(crate) fn delegated(&self, slot: u16) -> usize {
-        self.places[usize::from(slot)].delegated
+    pub(crate) fn delegated(&self, place: u16) -> usize {
+        self.places[usize::from(place)].delegated
     }
 
     /// How many directories.
-    pub(crate) fn directories(&self, slot: u16) -> usize {
-        let place = &self.places[usize::from(slot)];
-        place.delegated - place.files
+    pub(crate) fn directories(&self, place: u16) -> usize {
+        let entry = &self.places[usize::from(place)];
+        entry.delegated - entry.files
     }
 
     /// How many files.
-    pub(crate) fn files(&self, slot: u16) -> usize {
-        self.places[usize::from(slot)].files
+    pub(crate) fn files(&self, place: u16) -> usize {
+        self.places[usize::from(place)].files
     }
 
     /// What is delegated to that place, in the order of numbers.
-    fn trusts_of(&self, slot: u16) -> impl Iterator<Item = Ino> {
-        self.trusts.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).map(|(_, ino)| *ino)
+    fn trusts_of(&self, place: u16) -> impl Iterator<Item = Ino> {
+        self.trusts.range((place, Ino(0))..=(place, Ino(u64::MAX))).map(|(_, ino)| *ino)
     }
 
     /// Takes back whatever is delegated to a session, `most` at a time; nobody waits for it. Returns how many that were.
-    pub(crate) fn recall_delegated(&mut self, slot: u16, now: Mono, most: usize) -> usize {
-        let wanted = |ino: &Ino| !self.recalls.contains_key(&(slot, *ino));
-        let inos: Vec<Ino> = self.trusts_of(slot).filter(wanted).take(most).collect();
+    pub(crate) fn recall_delegated(&mut self, place: u16, now: Mono, most: usize) -> usize {
+        let wanted = |ino: &Ino| !self.recalls.contains_key(&(place, *ino));
+        let inos: Vec<Ino> = self.trusts_of(place).filter(wanted).take(most).collect();
         for ino in &inos {
-            self.recall_one_delegated(slot, *ino, now);
+            self.recall_one_delegated(place, *ino, now);
         }
         inos.len()
     }
@@ -119,9 +119,9 @@ impl Book {
         self.taking_back = list
             .last()
             .filter(|_| list.len() == most)
-            .map(|(slot, ino)| (*slot, Ino(ino.0.saturating_add(1))));
-        for (slot, ino) in list {
-            self.recall_one_delegated(slot, ino, now);
+            .map(|(place, ino)| (*place, Ino(ino.0.saturating_add(1))));
+        for (place, ino) in list {
+            self.recall_one_delegated(place, ino, now);
         }
         self.taking_back.is_some()
     }
@@ -137,53 +137,53 @@ impl Book {
     }
 
     /// The same of one of these.
-    pub(crate) fn recall_one_delegated(&mut self, slot: u16, ino: Ino, now: Mono) {
+    pub(crate) fn recall_one_delegated(&mut self, place: u16, ino: Ino, now: Mono) {
         let Some(bits) = self.delegated.get(&ino).map(|trust| trust.bits()) else { return };
-        if self.recalls.contains_key(&(slot, ino)) {
+        if self.recalls.contains_key(&(place, ino)) {
             return;
         }
-        let place = &mut self.places[usize::from(slot)];
-        let recall = recall_entry(&mut self.recalls, place, (slot, ino), now);
+        let entry = &mut self.places[usize::from(place)];
+        let recall = recall_entry(&mut self.recalls, entry, (place, ino), now);
         (recall.bits, recall.sent) = (bits, 1);
-        let message = Recalled { ino, bits, number: place.next_number(), name: None };
-        self.outbox.push((place.session, message));
+        let message = Recalled { ino, bits, number: entry.next_number(), name: None };
+        self.outbox.push((entry.session, message));
     }
 
     /// Nothing is delegated to that place any more.
-    pub(crate) fn end_delegated(&mut self, slot: u16) {
-        if self.places[usize::from(slot)].delegated == 0 {
+    pub(crate) fn end_delegated(&mut self, place: u16) {
+        if self.places[usize::from(place)].delegated == 0 {
             return;
         }
-        let mine: Vec<Ino> = self.trusts_of(slot).collect();
+        let mine: Vec<Ino> = self.trusts_of(place).collect();
         for ino in mine {
             self.end_trust(ino);
-            self.answered(slot, ino);
+            self.answered(place, ino);
         }
     }
 
     /// Whether a directory may be delegated to the session of that place: nobody else keeps anything of its listing or has files
     /// there delegated to it, waits for it, or wanted it lately.
-    pub(crate) fn may_delegate(&self, slot: u16, ino: Ino, now: Mono) -> bool {
+    pub(crate) fn may_delegate(&self, place: u16, ino: Ino, now: Mono) -> bool {
         // Who removes names by itself must not wait for what others give back behind what they performed.
-        let files = self.files_in.range((ino, 0)..=(ino, u16::MAX)).any(|((_, at), _)| *at != slot);
-        (!files || stdx::mutant!("mds_dx_over_files_of_others")) && self.is_free(slot, ino, Bits::DX, now)
+        let files = self.files_in.range((ino, 0)..=(ino, u16::MAX)).any(|((_, at), _)| *at != place);
+        (!files || stdx::mutant!("mds_dx_over_files_of_others")) && self.is_free(place, ino, Bits::DX, now)
     }
 
     /// The same for a file in directory `dir`.
-    pub(crate) fn may_delegate_file(&self, slot: u16, ino: Ino, dir: Ino, now: Mono) -> bool {
-        let others = self.delegated_to(dir).is_some_and(|at| at != slot);
-        !others && self.is_free(slot, ino, Bits::ALONE, now)
+    pub(crate) fn may_delegate_file(&self, place: u16, ino: Ino, dir: Ino, now: Mono) -> bool {
+        let others = self.delegated_to(dir).is_some_and(|at| at != place);
+        !others && self.is_free(place, ino, Bits::ALONE, now)
     }
 
-    fn is_free(&self, slot: u16, ino: Ino, bits: Bits, now: Mono) -> bool {
+    fn is_free(&self, place: u16, ino: Ino, bits: Bits, now: Mono) -> bool {
         let need = Need::of(ino, bits.excludes());
         let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_delegates_under_intent");
         let contested = self.contests.get(&ino).is_some_and(|contest| contest.until > now);
-        let recalled = self.recalls.contains_key(&(slot, ino));
+        let recalled = self.recalls.contains_key(&(place, ino));
         !withheld
             && !contested
             && !recalled
-            && (!self.is_blocked(Some(slot), &need)
+            && (!self.is_blocked(Some(place), &need)
                 || (bits.has(Bits::DX) && stdx::mutant!("mds_dx_two_holders")))
     }
 }

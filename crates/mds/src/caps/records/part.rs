@@ -19,11 +19,11 @@ pub(super) struct Record {
     /// `Ino::NONE`: free.
     pub(super) ino: Ino,
     pub(super) serial: u32,
-    pub(super) slot: u16,
+    pub(super) place: u16,
     pub(super) bits: Bits,
 }
 
-const FREE: Record = Record { ino: Ino::NONE, serial: 0, slot: 0, bits: Bits::NONE };
+const FREE: Record = Record { ino: Ino::NONE, serial: 0, place: 0, bits: Bits::NONE };
 
 impl Record {
     pub(super) const fn held(self) -> Bits {
@@ -31,7 +31,7 @@ impl Record {
     }
 
     pub(super) const fn holder(self) -> Holder {
-        Holder { slot: self.slot, serial: self.serial }
+        Holder { place: self.place, serial: self.serial }
     }
 }
 

@@ -152,7 +152,7 @@ fn a_registry_that_fails_is_told_of_once_and_tried_again() {
     assert_eq!((w.rank(0).daemon, w.lives()), (b, vec![(0, 2, b.0)]));
 }
 
-/// Found by review: in a mount's own process it was tried again after a fifteenth of the grace, which is ten years there.
+/// What broke: in a mount's own process it was tried again after a fifteenth of the grace, which is ten years there.
 #[test]
 fn what_failed_is_tried_again_soon_whatever_the_grace_is() {
     for grace_ns in [3_600 * SECOND, u64::MAX / 4] {

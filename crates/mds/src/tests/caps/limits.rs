@@ -67,7 +67,7 @@ fn a_session_keeps_no_more_than_it_asked_for() {
     assert_eq!((of(&mut w, EMBEDDED), of(&mut w, OTHER)), (3, 9));
 }
 
-/// Found by review: each new session left an entry in the list of an inode with many holders.
+/// What broke: each new session left an entry in the list of an inode with many holders.
 #[test]
 fn what_many_hold_forgets_those_who_are_gone() {
     let mut w = World::new();

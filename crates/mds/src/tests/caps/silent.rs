@@ -28,7 +28,7 @@ fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() 
     assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
 }
 
-/// Found by the simulator: each answer to something else began the second look anew, and made the rank believe that it had been stopped.
+/// What broke: each answer to something else began the second look anew, and made the rank believe that it had been stopped.
 #[test]
 fn who_answers_everything_but_one_is_ended_all_the_same() {
     let mut w = two();
@@ -124,7 +124,7 @@ fn after_a_restart_changes_wait_for_the_others_to_settle_and_reads_do_not() {
     }
 }
 
-/// Found by the simulator: pages were granted before the session that has the file open for writing had come back.
+/// What broke: pages were granted before the session that has the file open for writing had come back.
 #[test]
 fn no_pages_before_everybody_is_back() {
     let mut w = two();
@@ -153,7 +153,7 @@ fn no_pages_before_everybody_is_back() {
     assert_eq!(granted(&mut w, OTHER, open).1, Bits::ATTRS, "it is being written");
 }
 
-/// Found by the simulator: the session was gone from the journal, so the rank that lived again waited for nobody.
+/// What broke: the session was gone from the journal, so the rank that lived again waited for nobody.
 #[test]
 fn who_was_evicted_just_before_a_crash_is_waited_for_after_it() {
     let mut w = two();
@@ -203,7 +203,7 @@ fn who_waits_for_its_own_reads_is_not_late() {
     assert!(w.answer(REMOTE, open).is_some_and(|outcome| outcome.is_ok()));
 }
 
-/// Found by review: the eviction was in memory only. The rank that lived again let the client in, and what that had performed before
+/// What broke: the eviction was in memory only. The rank that lived again let the client in, and what that had performed before
 /// went over bytes that another had synced.
 #[test]
 fn what_an_evicted_session_performed_does_not_come_after_a_crash() {

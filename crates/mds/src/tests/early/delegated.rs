@@ -62,7 +62,7 @@ fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
     assert_eq!(found.size, 5);
 }
 
-/// Found by review: counts of a directory are attributes by another name, and where a directory lies its holder may have changed.
+/// What broke: counts of a directory are attributes by another name, and where a directory lies its holder may have changed.
 #[test]
 fn counts_and_the_parent_of_an_delegated_directory_wait_for_it() {
     for ask in [
@@ -79,7 +79,7 @@ fn counts_and_the_parent_of_an_delegated_directory_wait_for_it() {
     }
 }
 
-/// Found by review.
+/// What broke: an answer that tells of counts that are not on disk left at once.
 #[test]
 fn counts_that_others_changed_wait_for_the_disk() {
     let mut w = two();
@@ -94,7 +94,7 @@ fn counts_that_others_changed_wait_for_the_disk() {
     assert!(matches!(answer(&w, OTHER, tid), Some(ServerMsg::Reply { outcome: Ok(Reply::Xattr(_)), .. })));
 }
 
-/// Found by the simulator: one that sets nothing changes nothing, but it is answered with the attributes.
+/// What broke: one that sets nothing changes nothing, but it is answered with the attributes.
 #[test]
 fn a_setattr_of_an_delegated_directory_waits_for_it_whatever_it_sets() {
     let mut w = two();
@@ -137,7 +137,7 @@ fn what_is_delegated_outlives_the_connection_and_ends_with_settled_or_the_lease(
     assert!(answer(&w, OTHER, look).is_some(), "{:?}", w.notes);
 }
 
-/// Found by the simulator: a stretch of the store's listing had come, its request waited for the directory, and showed names that
+/// What broke: a stretch of the store's listing had come, its request waited for the directory, and showed names that
 /// went meanwhile.
 #[test]
 fn a_listing_that_waited_is_not_an_old_one() {

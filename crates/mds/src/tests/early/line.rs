@@ -6,7 +6,7 @@ use super::*;
 use proto::request::LockKind;
 use proto::storeio::StoreError;
 
-/// Found by review: what was interrupted while it stood in line waited on.
+/// What broke: what was interrupted while it stood in line waited on.
 #[test]
 fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     let mut w = two();
@@ -33,7 +33,7 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
 }
 
-/// Found by review: where a wait for a lock, the unlock it waits for and its end by a signal ran in one step, the waiter was told EINTR
+/// What broke: where a wait for a lock, the unlock it waits for and its end by a signal ran in one step, the waiter was told EINTR
 /// and had the lock.
 #[test]
 fn a_lock_that_was_granted_in_the_step_of_its_cancel_is_its_waiters() {
@@ -64,7 +64,7 @@ fn a_lock_that_was_granted_in_the_step_of_its_cancel_is_its_waiters() {
     }
 }
 
-/// Found by review: two hundred and fifty unlocks of a line ran in one step, each of which may look at all locks of its file.
+/// What broke: two hundred and fifty unlocks of a line ran in one step, each of which may look at all locks of its file.
 #[test]
 fn of_a_line_one_step_changes_locks_once() {
     let mut w = two();
@@ -137,7 +137,7 @@ fn busy() -> World {
     w
 }
 
-/// Found by the simulator: a write that its client had performed found the disk full. What the client asked next was answered early,
+/// What broke: a write that its client had performed found the disk full. What the client asked next was answered early,
 /// and showed the file as it was before, while the error waited for the disk.
 #[test]
 fn an_error_of_what_was_told_is_not_overtaken() {
@@ -159,7 +159,7 @@ fn an_error_of_what_was_told_is_not_overtaken() {
     assert!(w.durable < w.journal.len(), "it would have waited for this");
 }
 
-/// Found by review: of a damaged rank the lines were not looked at any more, and programs hung that should have had EIO.
+/// What broke: of a damaged rank the lines were not looked at any more, and programs hung that should have had EIO.
 #[test]
 fn what_stands_in_line_of_a_damaged_rank_is_answered() {
     let mut w = busy();
@@ -178,7 +178,7 @@ fn what_stands_in_line_of_a_damaged_rank_is_answered() {
     }
 }
 
-/// Found by review: what gives directories back stood in line without a bound.
+/// What broke: what gives directories back stood in line without a bound.
 #[test]
 fn a_line_does_not_grow_without_end() {
     let mut w = busy();
@@ -213,7 +213,7 @@ fn what_waits_in_a_line_is_seen_and_what_is_offered_keeps_its_place() {
     assert_eq!(recalled(&mut w, REMOTE)[0].bits, Bits::DX, "now it is asked for");
 }
 
-/// Found by review: the line went on with what came over the connection before, and the new one's behind it.
+/// What broke: the line went on with what came over the connection before, and the new one's behind it.
 #[test]
 fn a_line_ends_with_its_connection_however_the_rank_learns_of_it() {
     let mut w = busy();

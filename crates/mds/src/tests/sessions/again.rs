@@ -54,7 +54,7 @@ fn an_open_is_counted_once_and_again_after_a_restart() {
     assert_eq!(opens(&w), vec![(session, 1)]);
 }
 
-/// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
+/// What broke: a session that never said what it has got made its record grow beyond what the store takes back.
 #[test]
 fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
     let mut w = World::with(|config| config.limits.results = 10);
@@ -86,7 +86,7 @@ fn a_refusal_that_is_forgotten_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// Found by review: what was presented on a connection that broke was counted again on the next one.
+/// What broke: what was presented on a connection that broke was counted again on the next one.
 #[test]
 fn an_open_that_is_presented_twice_counts_once() {
     let mut w = remote();
@@ -114,7 +114,7 @@ fn an_open_that_is_presented_twice_counts_once() {
     assert_eq!(w.data.len(), 0);
 }
 
-/// Found by review: a release whose answer got lost, but not its result, was answered from the result, and what the client had reclaimed
+/// What broke: a release whose answer got lost, but not its result, was answered from the result, and what the client had reclaimed
 /// because it had not heard of it stayed for as long as its session.
 #[test]
 fn a_release_that_was_never_heard_of_releases_what_was_reclaimed() {

@@ -21,7 +21,7 @@ fn write_and_leave(w: &mut World, node: NodeRef, offset: u64) {
     w.let_go();
 }
 
-/// Found by review: fsync answered at once for a file that was clean before the write of a session that ended meanwhile.
+/// What broke: fsync answered at once for a file that was clean before the write of a session that ended meanwhile.
 #[test]
 fn bytes_of_a_session_that_ended_are_synced_by_who_read_them() {
     let mut w = two();
@@ -36,7 +36,7 @@ fn bytes_of_a_session_that_ended_are_synced_by_who_read_them() {
     assert!(w.data_ops.iter().any(|op| matches!(op, DataOp::Sync { .. })), "{:?}", w.data_ops);
 }
 
-/// Found by review: the number of the cut that such a write ran under was in the cache only, and was given out again.
+/// What broke: the number of the cut that such a write ran under was in the cache only, and was given out again.
 #[test]
 fn a_cut_number_used_by_a_session_that_ended_is_not_given_out_again() {
     for crash in [false, true] {

@@ -16,7 +16,7 @@ fn evicted_after(steps: usize, session: SessionId, w: &mut World) {
     assert!(w.one_step());
 }
 
-/// Found by review: it was answered with success and forgotten, and the client came back with its lock.
+/// What broke: it was answered with success and forgotten, and the client came back with its lock.
 #[test]
 fn an_eviction_during_replay_is_carried_out_after_it() {
     // Before it boots; before the store is read; before the tail is; before that has ended; before the first append is durable.

@@ -38,7 +38,7 @@ fn names_are_asked_for_where_the_content_is_and_inodes_at_home() {
     assert_eq!(c.ask(1, Request::Lookup { parent: root(), name: n("d") }), NOT_MINE(0));
 }
 
-/// Found by the simulator: all ranks that served had been asked, and the file was one's that was reading its journal.
+/// What broke: all ranks that served had been asked, and the file was one's that was reading its journal.
 #[test]
 pub(crate) fn what_a_rank_has_that_lives_again_is_not_gone() {
     let mut c = Cluster::of(3);
@@ -55,7 +55,7 @@ pub(crate) fn what_a_rank_has_that_lives_again_is_not_gone() {
     assert_eq!([next(&[]), next(&[1]), next(&[1, 2])], [Some(RankId(1)), Some(RankId(2)), None]);
 }
 
-/// Found by the simulator: a rank that had all directories, and was asked for a file without a name that another rank has, knew it by that
+/// What broke: a rank that had all directories, and was asked for a file without a name that another rank has, knew it by that
 /// place still when the file came to it with the directory that it had got a name in.
 #[test]
 pub(crate) fn what_another_rank_has_without_a_name_is_not_cached() {
@@ -166,7 +166,7 @@ fn what_is_nowhere_is_stale_in_the_end() {
     assert_eq!(c.call(0, bare), Err(Errno::ESTALE));
 }
 
-/// Found by the simulator: the rank that had made a file, and had forgotten with its former life that it went to another one, said
+/// What broke: the rank that had made a file, and had forgotten with its former life that it went to another one, said
 /// that there is none.
 #[test]
 fn what_a_former_life_knew_of_is_not_said_to_be_gone() {
@@ -227,7 +227,7 @@ fn ranks_ask_for_little_and_clients_for_nothing_of_that() {
     assert!(refused, "any user could say that");
 }
 
-/// Found by the simulator: a move was given up while a directory above was looked for, as only then its side had to be known. The place of
+/// What broke: a move was given up while a directory above was looked for, as only then its side had to be known. The place of
 /// that was then taken for the place of what the operation had named.
 #[test]
 fn the_place_of_one_is_not_the_hint_of_another() {

@@ -165,7 +165,7 @@ fn an_open_file_without_a_name_stays() {
     c.asks_well(0, Request::Release { node: file, count: 1 });
 }
 
-/// Found by the simulator: ESTALE, where everything else is rank 0's.
+/// What broke: ESTALE, where everything else is rank 0's.
 #[test]
 fn a_copy_from_what_another_rank_has_without_a_name_is_between_two_ranks() {
     let (mut c, dir, file) = Cluster::with_held();
@@ -243,7 +243,7 @@ fn what_was_reclaimed_is_found_before_anything_moves() {
     assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
-/// Found by the simulator: what is locked and not open may leave the cache. When something was to move it was looked for without a place to
+/// What broke: what is locked and not open may leave the cache. When something was to move it was looked for without a place to
 /// look at, was nowhere, and that was taken for another rank's: the lock ended.
 #[test]
 fn what_is_locked_and_left_the_cache_keeps_its_lock() {
@@ -354,7 +354,7 @@ fn what_came_and_is_given_back_is_told_when_the_journal_has_it() {
     given_back_when_durable(false);
 }
 
-/// Found by the simulator: looked for without a place to look at, it was nowhere, and all links are another rank's. So it was taken for
+/// What broke: looked for without a place to look at, it was nowhere, and all links are another rank's. So it was taken for
 /// that rank's, nobody had it open any more, and its name took it along.
 #[test]
 fn what_is_open_and_found_nowhere_stays_open_at_a_rank_without_the_links() {
@@ -374,7 +374,7 @@ fn what_is_open_and_found_nowhere_stays_open_at_a_rank_without_the_links() {
     assert!(matches!(c.asks_well(1, read(file)), Reply::Data(_)), "it is open");
 }
 
-/// Found by review: the cache knew the file, from the journal or from where its client had seen it, and nothing of what is above it. It was
+/// What broke: the cache knew the file, from the journal or from where its client had seen it, and nothing of what is above it. It was
 /// taken for one below whatever moves, and handed over with that: somebody else got its lock, and its bytes went with its name.
 fn stays_where_it_is(whole: bool) {
     let mut c = Cluster::new();
@@ -621,7 +621,7 @@ fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
     assert_eq!(c.wait(1, REMOTE, waits), Answered::Outcome(Ok(Reply::Ok)));
 }
 
-/// Found by review: its session ended while the unit was sealed, and who waited for its lock got it from the old owner, of which the
+/// What broke: its session ended while the unit was sealed, and who waited for its lock got it from the old owner, of which the
 /// new one knew nothing.
 #[test]
 fn nobody_gets_a_lock_of_what_is_sealed() {

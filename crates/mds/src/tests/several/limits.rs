@@ -338,7 +338,7 @@ fn a_home_that_lives_again_moves_no_directory_before_it_is_greeted() {
     assert_eq!((yard.looks(e, "f"), yard.stats(d2)), (Err(Errno::EACCES), Err(Errno::EACCES)));
 }
 
-/// Found by review: clients perform these, and nothing that was performed may wait for another rank.
+/// What broke: clients perform these, and nothing that was performed may wait for another rank.
 #[test]
 fn a_home_that_lives_again_renames_within_a_directory_at_once() {
     let (mut yard, [_, _, e, _]) = Yard::with_parts();
@@ -354,7 +354,7 @@ fn a_home_that_lives_again_renames_within_a_directory_at_once() {
     assert!(yard.looks(e, "f").is_ok());
 }
 
-/// Found by review: it waited for the rank of the name that came first.
+/// What broke: it waited for the rank of the name that came first.
 #[test]
 fn a_name_inside_is_enough_when_another_names_rank_is_down() {
     let (mut yard, [x, _, _, o]) = Yard::with_parts();

@@ -277,7 +277,7 @@ fn it_can_die_at_any_time() {
     }
 }
 
-/// Found by the simulator: a directory's home was asking for its many parts when they became one. That each of them was gone counted by
+/// What broke: a directory's home was asking for its many parts when they became one. That each of them was gone counted by
 /// itself, as if a hint had led nowhere so often.
 #[test]
 fn who_asks_for_many_parts_that_become_one_finds_it() {
@@ -311,7 +311,7 @@ pub(super) fn what_is_to_be_one_is_gathered_outside_of_the_mask() {
     assert_eq!(c.names(dir).len(), 20);
 }
 
-/// Found by the simulator: between what a home heard of a directory and of its units it was merged and spread anew. The new units say that
+/// What broke: between what a home heard of a directory and of its units it was merged and spread anew. The new units say that
 /// nothing came since its time was set, as they count from nothing.
 #[test]
 fn who_asks_across_a_merge_sees_the_last_change() {

@@ -237,7 +237,7 @@ fn whose_it_is_and_what_is_asked_of_it_is_shown() {
     assert!((2.2..=2.6).contains(&word.parse::<f64>().expect("a number")), "{text}");
 }
 
-/// Found by review: a listing cost the same however many names it told of, and what was asked of the store cost nothing.
+/// What broke: a listing cost the same however many names it told of, and what was asked of the store cost nothing.
 #[test]
 fn a_long_listing_costs_more_than_a_short_one_and_a_miss_more_than_a_hit() {
     let mut c = Cluster::new();

@@ -428,7 +428,7 @@ fn it_is_not_spread_for_one_rank() {
     assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_none());
 }
 
-/// Found by the simulator: a rank that stops did nothing about a directory that it was about to spread, and wanted to be woken for it
+/// What broke: a rank that stops did nothing about a directory that it was about to spread, and wanted to be woken for it
 /// again and again.
 #[test]
 fn a_rank_that_stops_is_not_woken_for_it() {
@@ -563,7 +563,7 @@ fn a_part_with_a_reserved_name_stays() {
     assert_eq!(c.names(dir), expected(4));
 }
 
-/// Found by the simulator: a rename that is planned as far as its votes withholds the directory. The rank with the other part dies and
+/// What broke: a rename that is planned as far as its votes withholds the directory. The rank with the other part dies and
 /// needs a replica of it before it can say again what it has.
 #[test]
 fn a_part_whose_rank_dies_gets_its_replica() {
@@ -613,7 +613,7 @@ fn a_name_that_is_gone_stays_gone_with_a_crash() {
     assert_eq!(c.stat(dir).size, 9);
 }
 
-/// Found by the simulator: the store never heard where a directory is whose unit was not sealed.
+/// What broke: the store never heard where a directory is whose unit was not sealed.
 #[test]
 fn the_seal_of_a_spread_directory_takes_no_places_of_its_units() {
     use crate::cache::Source;
@@ -738,7 +738,7 @@ fn what_cannot_be_counted_is_not_spread() {
     assert!(c.lookup(dir, "f8").is_ok());
 }
 
-/// Found by the simulator: a directory was gone, and entries of its parts were there yet. Who followed a hint into it was told that what he
+/// What broke: a directory was gone, and entries of its parts were there yet. Who followed a hint into it was told that what he
 /// looked for was gone, too.
 #[test]
 fn a_hint_into_what_is_gone_leads_nowhere() {

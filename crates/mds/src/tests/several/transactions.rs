@@ -10,8 +10,10 @@ mod grants;
 mod haste;
 mod numbers;
 mod removal;
+mod reserved;
 mod rmdir;
 mod spread;
+mod synced;
 
 use super::*;
 
@@ -433,87 +435,6 @@ fn prepared() -> (Scene, Tid) {
 }
 
 #[test]
-fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
-    let (mut s, _) = prepared();
-    let set = |set: proto::SetAttr| Request::SetAttr { node: root(), set };
-    let waits = [
-        Request::Lookup { parent: root(), name: n("f") },
-        Request::GetAttr { node: s.file },
-        Request::Unlink { parent: root(), name: n("f") },
-        Request::MkNod { parent: root(), name: n("f"), new: mode(0o100_644) },
-        Request::GetAttr { node: root() },
-        Request::ReadDir { dir: root(), after: 0, attrs: true, bytes_max: 600 },
-        Request::Read { node: s.file, offset: 0, len: 5, into: None },
-        set(proto::SetAttr { uid: Some(7), ..Default::default() }),
-        set(proto::SetAttr { mtime: Some(proto::attr::SetTime::Now), ..Default::default() }),
-        Request::GetXattr { node: root(), name: n("ceph.dir.entries") },
-    ];
-    let waiting: Vec<Tid> = waits.iter().map(|request| s.c.start(0, EMBEDDED, request.clone())).collect();
-    s.c.create(root(), "new");
-    assert!(s.c.lookup(root(), "other").is_ok());
-    for tid in &waiting {
-        assert_eq!(s.c.take_answer(0, EMBEDDED, *tid), None);
-    }
-    s.c.worlds[1].auto_durable = true;
-    s.c.hold(1).sync();
-    s.c.settle();
-    let expected = |at: usize| match at {
-        0 | 2 => Some(Err(Errno::ENOENT)),
-        3..=5 | 7..=9 => None,
-        _ => Some(Err(Errno::ESTALE)),
-    };
-    for (at, tid) in waiting.into_iter().enumerate() {
-        match (s.c.wait(0, EMBEDDED, tid), expected(at)) {
-            (Answered::NotMine(owner), Some(Err(Errno::ESTALE))) => assert_eq!(owner, Some(RankId(1))),
-            (Answered::Outcome(outcome), Some(errno)) => assert_eq!(outcome, errno, "{at}"),
-            (answer, _) => assert!(matches!(answer, Answered::Outcome(Ok(_))), "{at}: {answer:?}"),
-        }
-    }
-}
-
-#[test]
-fn a_checkpoint_forgets_no_transaction() {
-    for leader in [false, true] {
-        let (mut s, tid) = prepared();
-        if leader {
-            // Committed, and rank 0 does not hear of it.
-            s.c.cut.insert((1, 0));
-            s.c.worlds[1].auto_durable = true;
-            s.c.hold(1).sync();
-            s.c.settle();
-            assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
-        }
-        for _ in 0..2 {
-            s.c.checkpoint(usize::from(leader));
-        }
-        s.c.crash(usize::from(leader));
-        s.c.cut.clear();
-        s.c.worlds[1].auto_durable = true;
-        s.c.hold(1).sync();
-        s.c.pass(50);
-        s.check_file(s.dir, "g", 1);
-        s.check_names(root(), &["d", "other"]);
-        s.c.assert_resolved();
-    }
-}
-
-#[test]
-fn an_abort_that_is_lost_with_its_link_is_asked_for() {
-    let (mut s, tid) = prepared();
-    // The leader dies with what it has not made durable, and rank 0 is not heard for a while.
-    s.c.cut.insert((0, 1));
-    s.c.crash(1);
-    s.c.pass(50);
-    assert!(!s.c.worlds[0].rank.view.transactions.is_free(), "nobody has said what became of it");
-    s.c.cut.clear();
-    s.c.pass(50);
-    s.c.assert_resolved();
-    assert_eq!(s.c.take_answer(1, EMBEDDED, tid), None);
-    s.check_file(root(), "f", 1);
-    s.check_names(s.dir, &[]);
-}
-
-#[test]
 fn links_that_break_delay_it_and_nothing_else() {
     for cut in [(0, 1), (1, 0)] {
         for things in 0..30 {
@@ -689,192 +610,6 @@ fn the_place_of_what_may_leave_is_not_stored() {
     assert_eq!(stored_place(&mut s.c, s.file.ino), Some(Ino::ROOT));
 }
 
-/// Its place goes into the journal again with every checkpoint, also with the last.
-#[test]
-fn who_has_something_reserved_stops_all_the_same() {
-    let mut s = Scene::new();
-    assert_eq!(s.c.rename((root(), "f"), (root(), "f2")), Ok(Reply::Ok));
-    s.c.worlds[1].auto_durable = false;
-    let tid = s.c.start(1, EMBEDDED, rename((root(), "f2"), (s.dir, "g"), 0));
-    assert!(!s.c.worlds[0].rank.view.transactions.is_free());
-    s.c.inject(0, Input::Stop);
-    s.c.hold(0).pass(100);
-    assert_eq!(s.c.worlds[0].rank.state(), State::Stopped);
-    s.c.crash(0);
-    s.c.worlds[1].auto_durable = true;
-    s.c.hold(1).sync();
-    s.c.settle();
-    assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
-    s.c.pass(50);
-    s.check_file(s.dir, "g", 1);
-    s.c.assert_resolved();
-}
-
-impl Scene {
-    /// Whether what a rank wrote of a file last it synced after that.
-    fn is_synced(&self, at: usize, file: NodeRef) -> bool {
-        let of_it = |op: &&DataOp| match op {
-            DataOp::Write { file: of, .. } | DataOp::Sync { file: of } => of.ino == file.ino,
-            _ => false,
-        };
-        let last = self.c.worlds[at].data_ops.iter().rev().find(of_it);
-        matches!(last, Some(DataOp::Sync { .. }))
-    }
-}
-
-/// Who is sent to rewrite its bytes is told that they were synced, also where it is the leader that gives the file away.
-#[test]
-fn what_leaves_its_leader_is_synced_first() {
-    let mut s = Scene::new();
-    let [linked, swapped] = ["a", "b"].map(|name| s.c.create(s.dir, name));
-    s.c.write(linked, b"linked");
-    s.c.write(swapped, b"swapped");
-    assert!(!s.is_synced(1, linked) && !s.is_synced(1, swapped));
-    s.link(linked, s.dir, "l");
-    assert!(s.is_synced(1, linked), "it is in `//links` by now");
-    let exchange = rename((root(), "f"), (s.dir, "b"), proto::request::rename_flags::EXCHANGE);
-    assert_eq!(s.c.call(1, exchange), Ok(Reply::Ok));
-    assert!(s.is_synced(0, s.file) && s.is_synced(1, swapped));
-    let there = node(&s.c.lookup(root(), "f").expect("there"));
-    assert_eq!(s.c.read(there), b"swapped");
-    s.check_file(s.dir, "b", 1);
-    s.c.assert_resolved();
-}
-
-#[test]
-fn what_replaces_a_name_of_another_ranks_file_is_synced_first() {
-    let mut s = Scene::new();
-    s.link(s.file, s.dir, "l");
-    let new = s.c.create(s.dir, "new");
-    s.c.write(new, b"new");
-    assert_eq!(s.c.rename((s.dir, "new"), (s.dir, "l")), Ok(Reply::Ok));
-    assert!(s.is_synced(1, new));
-    s.check_file(root(), "f", 1);
-    assert_eq!(s.c.lookup(s.dir, "l").map(|attr| attr.ino), Ok(new.ino));
-    // Where nothing is replaced nothing is synced.
-    let other = s.c.create(s.dir, "other");
-    s.c.write(other, b"other");
-    assert_eq!(s.c.rename((s.dir, "other"), (s.dir, "more")), Ok(Reply::Ok));
-    assert!(!s.is_synced(1, other));
-}
-
-/// Between telling and reserving somebody may write.
-#[test]
-fn what_is_written_before_it_is_reserved_is_synced_too() {
-    let mut written = 0;
-    for things in 0..20 {
-        let mut s = Scene::new();
-        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
-        let tid = s.c.hold(1).start(EMBEDDED, Cred::ROOT, rename((root(), "f"), (s.dir, "g"), 0));
-        (0..things).all(|_| s.c.one_thing());
-        let data = Payload::Owned(b"more".to_vec());
-        let write = Request::Write { node: s.file, offset: 0, append: false, kill_suidgid: false, data };
-        let write = s.c.hold(0).start(EMBEDDED, Cred::ROOT, write);
-        while s.c.one_thing() {}
-        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
-        if let Answered::Outcome(outcome) = s.c.wait(0, EMBEDDED, write) {
-            assert!(outcome.is_ok(), "{outcome:?}");
-            written += 1;
-        }
-        assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
-        assert!(s.is_synced(0, s.file), "after {things}");
-        s.c.pass(20);
-        s.c.assert_resolved();
-    }
-    assert!(written > 2, "{written} came before it left");
-}
-
-/// What is said of it would be over with the commit, which takes nothing back.
-#[test]
-fn a_listing_tells_nothing_of_an_inode_that_is_reserved() {
-    let mut s = Scene::new();
-    s.link(s.file, s.dir, "l");
-    s.c.create(root(), "other");
-    s.c.greet(0, Peer::Trusted, Bits::ATTRS);
-    s.c.hold(0).say(REMOTE, ClientMsg::Settled);
-    s.c.worlds[1].auto_durable = false;
-    let tid = s.c.start(1, EMBEDDED, rename((s.dir, "l"), (s.dir, "m"), 0));
-    assert!(!s.c.worlds[0].rank.view.transactions.is_free());
-    let listing = Request::ReadDir { dir: root(), after: 0, attrs: true, bytes_max: 60_000 };
-    for warm in [true, false] {
-        if !warm {
-            s.c.drop_cache(0);
-        }
-        let listing = s.c.start(0, REMOTE, listing.clone());
-        let Answered::Outcome(Ok(Reply::Entries { entries, .. })) = s.c.wait(0, REMOTE, listing) else {
-            panic!("no listing")
-        };
-        let told = |name: &[u8]| {
-            let entry = entries.iter().find(|entry| *entry.name == *name).expect("listed");
-            entry.attr.is_some()
-        };
-        assert!(told(b"other") && !told(b"f"));
-    }
-    assert!(!s.c.worlds[0].rank.view.may_promise(s.file.ino));
-    s.c.worlds[1].auto_durable = true;
-    s.c.hold(1).sync();
-    s.c.settle();
-    assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
-    s.check_file(s.dir, "m", 2);
-}
-
-/// What it meant to do would come before all others for ever.
-#[test]
-fn what_is_given_up_while_it_syncs_is_in_nobodys_way() {
-    let mut s = Scene::new();
-    s.c.hold(0).hold_data = true;
-    let first = s.c.start(1, EMBEDDED, rename((root(), "f"), (s.dir, "g"), 0));
-    assert_eq!(s.c.worlds[0].held.len(), 1, "a sync");
-    let id = *s.c.worlds[1].rank.view.transactions.leading.first().expect("one");
-    let request = Request::Transact { id, step: proto::transact::Step::Abort };
-    let message = ClientMsg::Request { tid: Tid(9_999), floor: Tid(0), cred: Cred::ROOT, request };
-    let conn = s.c.links[&(1, 0)];
-    s.c.inject(0, Input::Message { conn, message });
-    s.c.hold(0).let_go();
-    s.c.settle();
-    assert_eq!(s.c.wait(1, EMBEDDED, first), Answered::Outcome(Err(Errno::EINTR)));
-    assert_eq!(s.c.rename((root(), "f"), (s.dir, "g")), Ok(Reply::Ok));
-    s.c.assert_resolved();
-}
-
-/// Found by the simulator: whoever led it waited for ever.
-#[test]
-fn what_is_removed_while_it_syncs_is_said_to_be_gone() {
-    let mut s = Scene::new();
-    let new = s.c.create(s.dir, "x");
-    s.c.write(new, b"bytes");
-    s.c.hold(1).hold_data = true;
-    let link = Request::Link { node: new, parent: root(), name: n("y") };
-    let tid = s.c.start(0, EMBEDDED, link);
-    assert_eq!(s.c.worlds[1].held.len(), 1, "a sync");
-    assert_eq!(s.c.call(1, Request::Unlink { parent: s.dir, name: n("x") }), Ok(Reply::Ok));
-    s.c.hold(1).let_go();
-    s.c.settle();
-    let answer = s.c.wait(0, EMBEDDED, tid);
-    assert!(matches!(answer, Answered::Outcome(Err(_))), "{answer:?}");
-    s.c.assert_resolved();
-}
-
-/// It may go by what a former life told it of the directory.
-#[test]
-fn nothing_is_reserved_before_all_have_greeted_that_may_keep_it() {
-    let mut s = Scene::of(3);
-    let third = s.third.expect("rank 2's");
-    s.c.create(s.dir, "x");
-    s.c.stat(s.dir);
-    s.c.cut.insert((0, 1));
-    s.c.crash(1);
-    assert!(s.c.worlds[1].rank.peers.unheard.contains_key(&RankId(0)));
-    let tid = s.c.start(2, EMBEDDED, rename((s.dir, "x"), (third, "y"), 0));
-    s.c.pass(100);
-    assert!(s.c.worlds[1].rank.view.transactions.is_free());
-    assert_eq!(s.c.take_answer(2, EMBEDDED, tid), None);
-    s.c.cut.clear();
-    assert_eq!(s.c.wait(2, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
-    s.check_names(s.dir, &[]);
-    s.check_names(third, &["y"]);
-}
-
 /// The store would get the leader's place behind that of the new owner.
 #[test]
 fn what_leaves_its_leader_waits_until_its_place_is_stored() {
@@ -896,47 +631,6 @@ fn what_leaves_its_leader_waits_until_its_place_is_stored() {
     s.c.assert_resolved();
 }
 
-/// It left when all had acknowledged what it decided: this it never did.
-#[test]
-fn nothing_is_reserved_for_a_leader_that_has_left() {
-    for dies in [false, true] {
-        let (mut s, _) = prepared();
-        s.c.map.ranks.remove(&RankId(1));
-        if dies {
-            s.c.crash(0);
-        } else {
-            s.c.publish();
-            s.c.settle();
-        }
-        assert!(s.c.worlds[0].rank.view.transactions.is_free(), "dies: {dies}");
-        assert_eq!(s.c.lookup(root(), "f").map(|attr| attr.ino), Ok(s.file.ino));
-    }
-}
-
-/// Found under git: an object that an fsync had put into the old owner's journal came back after the new owner had removed it.
-#[test]
-fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
-    let mut s = Scene::new();
-    s.c.worlds[0].redo_syncs = true;
-    s.c.worlds[0].data_ops.clear();
-    assert!(s.c.call(0, Request::Fsync { node: s.file, data_only: false }).is_ok());
-    let all = |op: &DataOp| matches!(op, DataOp::SyncAll);
-    assert!(!s.c.worlds[0].data_ops.iter().any(all));
-    assert_eq!(s.c.rename((root(), "f"), (s.dir, "g")), Ok(Reply::Ok));
-    assert!(
-        s.c.worlds[0].data_ops.iter().any(all),
-        "else its bytes would be in its old owner's journal only"
-    );
-    s.c.crash(0);
-    s.check_file(s.dir, "g", 1);
-    assert_eq!(s.c.call(0, Request::Unlink { parent: s.dir, name: n("g") }), Ok(Reply::Ok));
-    s.c.pass(50);
-    assert!(s.c.hold(0).data.is_empty());
-    s.c.crash(0);
-    s.c.settle();
-    assert!(s.c.hold(0).data.is_empty(), "{:?}", s.c.hold(0).data);
-}
-
 /// The simulator would find these, if it had several ranks.
 #[cfg(feature = "mutants")]
 #[test]
@@ -949,8 +643,11 @@ fn defects_of_transactions_are_caught() {
         ("mds_reserved_is_purged", carried::a_file_that_is_about_to_get_its_name_is_not_ended),
         ("mds_leaves_with_own_grants", grants::what_the_session_that_asks_keeps_comes_back_too),
         ("mds_leaves_under_dx", grants::a_directory_comes_back_before_what_is_named_there_leaves),
-        ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
-        ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
+        ("mds_reservation_ignored", reserved::who_looks_at_what_is_reserved_waits_and_nobody_else_does),
+        (
+            "mds_listing_despite_reservation",
+            reserved::who_looks_at_what_is_reserved_waits_and_nobody_else_does,
+        ),
         (
             "mds_listing_despite_reservation",
             removal::a_directory_that_may_become_empty_is_removed_or_not_when_that_is_decided,
@@ -959,7 +656,7 @@ fn defects_of_transactions_are_caught() {
             "mds_listing_despite_reservation",
             removal::a_directory_that_may_become_empty_is_replaced_or_not_when_that_is_decided,
         ),
-        ("mds_transactions_trimmed", a_checkpoint_forgets_no_transaction),
+        ("mds_transactions_trimmed", reserved::a_checkpoint_forgets_no_transaction),
         ("mds_prepare_not_journaled", a_rename_is_done_once_whoever_dies),
         ("mds_prepared_not_replayed", a_rename_is_done_once_whoever_dies),
         ("mds_undecided_is_aborted", a_rename_is_done_once_whoever_dies),
@@ -971,9 +668,12 @@ fn defects_of_transactions_are_caught() {
         ("mds_leaves_unsynced", a_file_gets_a_name_at_another_rank_and_goes_there),
         ("mds_left_backptr_stored", an_owner_of_before_stores_no_place_over_that_of_the_last_one),
         ("mds_received_as_new", nothing_is_known_of_the_data_of_a_file_that_came),
-        ("mds_purge_wakes_nobody", what_is_removed_while_it_syncs_is_said_to_be_gone),
-        ("mds_redo_of_left", what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file),
-        ("mds_leaves_in_journal", what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file),
+        ("mds_purge_wakes_nobody", synced::what_is_removed_while_it_syncs_is_said_to_be_gone),
+        ("mds_redo_of_left", synced::what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file),
+        (
+            "mds_leaves_in_journal",
+            synced::what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file,
+        ),
         (
             "mds_told_name_is_believed",
             elsewhere::a_name_that_is_over_before_it_is_reserved_is_looked_at_again,

@@ -1,4 +1,4 @@
-//! From which state of a rank which may follow: the order of a life, as the design has it.
+//! From which state of a rank which may follow: the order of a life, as docs/PROTOCOL.md, "The coordinator", has it.
 //!
 //! Absent: who may bring it about, and with what (`maps.rs`).
 

@@ -385,7 +385,7 @@ mod tests {
         assert!(answers(Reply::Ok).is_err(), "it is no answer to that");
     }
 
-    /// Found by 92006059: a file that was open when it lost its name was closed, and then taken for a directory.
+    /// What broke: a file that was open when it lost its name was closed, and then taken for a directory.
     #[test]
     fn a_file_without_a_name_may_be_gone_and_a_directory_is_not_gone_before_that_is_durable() {
         let (parent, made) = (NodeRef::bare(Ino::ROOT), Ino(4096));

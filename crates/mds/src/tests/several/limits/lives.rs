@@ -130,7 +130,7 @@ fn what_was_open_before_the_rank_died_counts_for_nothing_outside() {
     assert!(yard.stats(gone).is_ok(), "it had its name inside");
 }
 
-/// Found by review: what nobody could look at became the session's when it lost its name.
+/// What broke: what nobody could look at became the session's when it lost its name.
 #[test]
 pub(super) fn what_was_claimed_outside_counts_for_nothing_when_its_name_goes() {
     let mut yard = Yard::of(1);

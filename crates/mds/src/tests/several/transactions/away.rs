@@ -5,7 +5,7 @@
 use super::*;
 use proto::transact::{Part, Step, TxnId};
 
-/// What broke (found by review): a leader that is damaged answers nothing but errors. That it does not lead a transaction any more none of
+/// What broke: a leader that is damaged answers nothing but errors. That it does not lead a transaction any more none of
 /// them says: it had decided, and the next life told so. What was reserved was free by then, and the file had two names of its own.
 #[test]
 pub(super) fn what_a_damaged_leader_answers_ends_nothing() {
@@ -49,7 +49,7 @@ fn one_thing_without_votes(c: &mut Cluster) -> bool {
     c.one_thing()
 }
 
-/// What broke (found by review): a rank had reserved its part, another one died before it had, and everybody who listed that directory waited
+/// What broke: a rank had reserved its part, another one died before it had, and everybody who listed that directory waited
 /// for the dead one.
 #[test]
 pub(super) fn nothing_stays_reserved_for_a_rank_that_is_away() {
@@ -86,7 +86,7 @@ pub(super) fn nothing_stays_reserved_for_a_rank_that_is_away() {
     s.c.assert_resolved();
 }
 
-/// What broke (found by review): a rank said what it meant to rename, and died. Who came later waited for it.
+/// What broke: a rank said what it meant to rename, and died. Who came later waited for it.
 #[test]
 pub(super) fn what_a_rank_meant_to_do_ends_with_its_connection() {
     let mut s = Scene::of(3);

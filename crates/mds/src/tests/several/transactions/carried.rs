@@ -313,7 +313,7 @@ impl Scene {
     }
 }
 
-/// Found by the simulator: it was sent to the rank that has it stored without a name still, and back, until its client gave up.
+/// What broke: it was sent to the rank that has it stored without a name still, and back, until its client gave up.
 #[test]
 pub(super) fn what_got_its_name_here_is_not_sent_to_who_has_it_stored_without_one() {
     let (mut s, _, file) = Scene::named_at_0();

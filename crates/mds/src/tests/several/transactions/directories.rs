@@ -354,7 +354,7 @@ fn a_directory_that_is_open_stays() {
     s.check_tree(top, s.dir, "n");
 }
 
-/// Found by the simulator: by its older map what is in the directory would be its own, with the name.
+/// What broke: by its older map what is in the directory would be its own, with the name.
 #[test]
 fn who_has_not_heard_of_the_entry_waits_for_it() {
     for (behind, how) in [(1, 0), (0, EXCHANGE), (1, EXCHANGE)] {
@@ -381,7 +381,7 @@ fn who_has_not_heard_of_the_entry_waits_for_it() {
     }
 }
 
-/// Found by the simulator: the plan before had come to a sync, and this one was led like it, by nobody.
+/// What broke: the plan before had come to a sync, and this one was led like it, by nobody.
 #[test]
 fn what_is_planned_behind_a_sync_is_no_part_of_it() {
     let mut s = Scene::new();

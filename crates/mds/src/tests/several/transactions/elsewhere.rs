@@ -39,7 +39,7 @@ pub(super) fn a_part_that_is_gone_is_not_looked_for_without_end() {
     s.c.assert_resolved();
 }
 
-/// Found by the simulator: who led it went by a name that was over, and said ESTALE of the file that it had led to.
+/// What broke: who led it went by a name that was over, and said ESTALE of the file that it had led to.
 #[test]
 pub(super) fn a_name_that_is_over_before_it_is_reserved_is_looked_at_again() {
     let mut s = Scene::new();
@@ -65,7 +65,7 @@ pub(super) fn a_name_that_is_over_before_it_is_reserved_is_looked_at_again() {
     s.c.assert_resolved();
 }
 
-/// Found by the simulator: by its place of before the leader asked again and again the rank that has that directory by now, which
+/// What broke: by its place of before the leader asked again and again the rank that has that directory by now, which
 /// sent it back, and nobody else.
 #[test]
 pub(super) fn what_the_leader_has_sent_away_is_asked_for_where_it_went() {
@@ -103,7 +103,7 @@ pub(super) fn what_nobody_knows_the_place_of_is_asked_for_everywhere() {
     s.c.assert_resolved();
 }
 
-/// Found by the simulator: the rank remembered where the file had gone from it, and looked there only, when the file was back with a
+/// What broke: the rank remembered where the file had gone from it, and looked there only, when the file was back with a
 /// directory: nobody had it.
 #[test]
 pub(super) fn what_went_comes_back_with_a_directory() {
@@ -130,7 +130,7 @@ pub(super) fn what_went_comes_back_with_a_directory() {
     }
 }
 
-/// Found by the simulator: what had taken the file away was carried out at its old home when the file was back, and ended what was known of its
+/// What broke: what had taken the file away was carried out at its old home when the file was back, and ended what was known of its
 /// place, which was never stored.
 #[test]
 pub(super) fn what_is_back_before_it_has_left_waits_for_that() {
@@ -153,7 +153,7 @@ pub(super) fn what_is_back_before_it_has_left_waits_for_that() {
     s.check_file(root(), "back", 1);
 }
 
-/// Found by the simulator: two transactions of one leader take a file away and bring it back, and after their link broke the second one is told
+/// What broke: two transactions of one leader take a file away and bring it back, and after their link broke the second one is told
 /// first, when the file is still under its old name.
 #[test]
 pub(super) fn what_is_back_before_it_has_left_waits_where_it_still_is() {
@@ -175,7 +175,7 @@ pub(super) fn what_is_back_before_it_has_left_waits_where_it_still_is() {
     assert!(matches!(planned, Err(Stop::Park(Park::Reserved))));
 }
 
-/// Found by the simulator: it withheld the directory from the rank that it asked for a name in it, and that waited for a replica.
+/// What broke: it withheld the directory from the rank that it asked for a name in it, and that waited for a replica.
 #[test]
 pub(super) fn who_asks_for_a_name_withholds_its_directory_no_more() {
     let mut s = Scene::new();

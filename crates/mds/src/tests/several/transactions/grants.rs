@@ -5,7 +5,7 @@
 use super::*;
 use proto::request::rename_flags::EXCHANGE;
 
-/// Found by the simulator: the session that asked kept what it had been granted of a directory that left with its own rename. Its new rank
+/// What broke: the session that asked kept what it had been granted of a directory that left with its own rename. Its new rank
 /// knew nothing of that, and others made names in it that the session took for absent.
 #[test]
 pub(super) fn what_the_session_that_asks_keeps_comes_back_too() {

@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// Found by the simulator: the leader counted from what it was told as the inode's home had before it died.
+/// What broke: the leader counted from what it was told as the inode's home had before it died.
 #[test]
 pub(super) fn what_a_home_counted_and_lost_no_leader_counts_again() {
     let mut s = Scene::new();

@@ -148,7 +148,7 @@ pub(super) fn where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_mo
     assert!(!c.hold(0).store.contains_key(&backptr));
 }
 
-/// Found by review: its rank died between its vote and the decision, and knew nothing of it any more but that the store has no header. Its
+/// What broke: its rank died between its vote and the decision, and knew nothing of it any more but that the store has no header. Its
 /// entry stayed in the map.
 #[test]
 fn one_that_nobody_ever_used_leaves_no_entry_whoever_dies() {
@@ -185,7 +185,7 @@ fn one_that_nobody_ever_used_leaves_no_entry_whoever_dies() {
     }
 }
 
-/// Found by review: what was to say that nobody has it waited for the disk, and was dropped when that failed.
+/// What broke: what was to say that nobody has it waited for the disk, and was dropped when that failed.
 #[test]
 fn who_asks_for_what_is_nowhere_hears_of_a_failed_disk() {
     let mut c = Cluster::new();

@@ -2,9 +2,6 @@
 //!
 //! Absent: the runs (the library's `scale`).
 
-// The rules of a pure crate end where the binary begins.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
 use sim::scale::{self, ClientCpus, Costs, Hosts, Phase, Placement, Settings, Tasks, Workload};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
