@@ -3,6 +3,7 @@
 //! Absent: what goes on between ranks. A change that concerns two is refused (EXDEV), as they refuse it.
 
 use super::*;
+use proto::Effect;
 use crate::machine::tests::model::rank::Rank;
 use crate::router::route::{self, Place};
 use std::collections::BTreeSet;
