@@ -28,6 +28,8 @@ pub(crate) struct Rank {
     pub(crate) durable: Disk,
     /// It delegates none of these, because they are on their way to another rank, or have replicas.
     pub(crate) barred: BTreeSet<Ino>,
+    /// The inodes of these directories are another rank's than their content.
+    pub(crate) bounds: BTreeSet<Ino>,
     position: u64,
     pub(crate) wall: Wall,
     known: bool,
@@ -255,6 +257,10 @@ impl Rank {
         if request.effect() != Effect::Journal || outcome.is_err() {
             return ServerMsg::Reply { tid, outcome };
         }
+        if !self.is_early(request) {
+            self.durable = self.disk.clone();
+            return ServerMsg::Reply { tid, outcome };
+        }
         self.toggle += 1;
         let made = if let Ok(Reply::Attr(attr)) = &outcome { Some(attr.ino) } else { None };
         let parent = request.subject().filter(|(_, name)| name.is_some()).map(|(node, _)| node.ino);
@@ -273,6 +279,35 @@ impl Rank {
         ServerMsg::Early { tid, position, wall, outcome, grants: Grants::None, delegated }
     }
 
+    /// Whether the caller hears of it before it is durable (`committed_by` in `mds`). Not of what directories hand down, where another rank
+    /// may change that before this is presented, nor of how they change.
+    fn is_early(&self, request: &Request) -> bool {
+        let attr = |ino: Ino| self.disk.tree.attr(ino).ok();
+        match request {
+            Request::SetAttr { node, .. } => {
+                attr(node.ino).is_none_or(|attr| attr.kind() != FileKind::Directory)
+            }
+            Request::MkNod { parent, .. }
+            | Request::MkDir { parent, .. }
+            | Request::Create { parent, .. } => {
+                let hands_down = attr(parent.ino).is_some_and(|attr| attr.mode & 0o2000 != 0);
+                !hands_down || !self.bounds.contains(&parent.ino)
+            }
+            _ => true,
+        }
+    }
+
+    /// What was told early of such a directory took nothing from it. By now it may have been changed, by the rank that has its inode, to
+    /// hand something down: what is presented does not take that (`new_inode` in `mds`), nor does what was made below, and told of, since.
+    fn takes_nothing(&mut self, parent: Ino, outcome: &mut Outcome) {
+        if let Ok(Reply::Attr(attr)) = outcome
+            && self.bounds.contains(&parent)
+        {
+            attr.mode &= !0o2000;
+            self.disk.tree.inodes.insert(attr.ino, *attr);
+        }
+    }
+
     /// The same must come of it as its caller was told.
     fn performed(
         &mut self,
@@ -284,7 +319,10 @@ impl Rank {
         assert!(what.wall <= self.wall, "told of the future");
         let stored = self.disk.results.get(&tid).cloned();
         let again = stored.is_some();
-        let outcome = stored.unwrap_or_else(|| self.execute(request, what.ino, what.wall));
+        let mut outcome = stored.unwrap_or_else(|| self.execute(request, what.ino, what.wall));
+        if let (Request::MkDir { parent, .. }, true, false) = (request, what.heard, again) {
+            self.takes_nothing(parent.ino, &mut outcome);
+        }
         if let Some(told) = told {
             assert_eq!(&outcome, told, "{request:?}");
         }

@@ -3,9 +3,9 @@
 //! Absent: what goes on between ranks. A change that concerns two is refused (EXDEV), as they refuse it.
 
 use super::*;
-use proto::Effect;
 use crate::machine::tests::model::rank::Rank;
 use crate::router::route::{self, Place};
+use proto::Effect;
 use std::collections::BTreeSet;
 use stdx::Mono;
 
@@ -135,9 +135,9 @@ impl Cluster {
 
     /// The rank has the tree while it does something.
     fn with<T>(&mut self, rank: usize, now: Mono, act: impl FnOnce(&mut Rank) -> T) -> T {
-        let barred = self.barred(rank);
+        let (barred, bounds) = (self.barred(rank), self.bounds().collect());
         let own = &mut self.ranks[rank];
-        own.barred = barred;
+        (own.barred, own.bounds) = (barred, bounds);
         own.at(now);
         std::mem::swap(&mut own.disk.tree, &mut self.tree);
         let done = act(own);
@@ -145,16 +145,31 @@ impl Cluster {
         done
     }
 
-    /// What the rank delegates to nobody: what has replicas, and what is on its way.
-    fn barred(&self, rank: usize) -> BTreeSet<Ino> {
+    /// Directories whose inode is another rank's than their content.
+    fn bounds(&self) -> impl Iterator<Item = Ino> {
         let map = self.newest();
         let home = |dir: Ino| {
             self.tree.inodes.get(&dir).and_then(|attr| Self::content(&self.tree, map, attr.parent))
         };
-        let bounds = map.entries.iter().filter(|(unit, entry)| home(unit.dir) != Some(entry.rank.0));
+        let bounds = map.entries.iter().filter(move |(unit, entry)| home(unit.dir) != Some(entry.rank.0));
+        bounds.map(|(unit, _)| unit.dir)
+    }
+
+    /// What the rank delegates to nobody: what has replicas, and what is on its way.
+    fn barred(&self, rank: usize) -> BTreeSet<Ino> {
         let leaving = self.leaving.as_ref().filter(|leaving| usize::from(leaving.from) == rank);
-        let below = leaving.map(|leaving| self.below(leaving.dir)).unwrap_or_default();
-        bounds.map(|(unit, _)| unit.dir).chain(below).collect()
+        let goes = leaving.map(|leaving| self.with_inodes(&self.below(leaving.dir))).unwrap_or_default();
+        self.bounds().chain(goes).collect()
+    }
+
+    /// These, and directories whose inodes alone are in them: their content has an entry of its own, and stays. So the inode of one leaves its
+    /// content, and such a directory is delegated to nobody: ranks take back what is granted of any inode below (`granted_below` and
+    /// `is_leaving` in `mds`). Without that a client would make something in it by a mode that the rank which got the inode has changed since.
+    fn with_inodes(&self, below: &[Ino]) -> Vec<Ino> {
+        let inside = |attr: &&Attr| attr.kind() == FileKind::Directory && below.contains(&attr.parent);
+        let inside = self.tree.inodes.values().filter(inside).map(|attr| attr.ino);
+        let all: BTreeSet<Ino> = below.iter().copied().chain(inside).collect();
+        all.into_iter().collect()
     }
 
     /// Directories that go with that one.
@@ -408,7 +423,8 @@ impl Cluster {
         if !own.has_said_all() {
             return (Vec::new(), false);
         }
-        let delegated: Vec<Ino> = below.iter().copied().filter(|dir| own.delegated.contains(dir)).collect();
+        let delegated = self.with_inodes(&below).into_iter().filter(|dir| own.delegated.contains(dir));
+        let delegated: Vec<Ino> = delegated.collect();
         if !delegated.is_empty() {
             let leaving = self.leaving.as_mut().expect("it is on its way");
             let asked: Vec<Ino> = delegated.into_iter().filter(|dir| leaving.recalled.insert(*dir)).collect();
