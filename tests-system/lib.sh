@@ -185,12 +185,12 @@ page() {
 # let_pass SECONDS WHY: where time itself is what is tested, or that nothing happens in it. Everything else waits for a state.
 let_pass() { sleep "$1"; }
 
-# waits_on_fuse PID: until the process has waited for a FUSE file system each of ten times in a row that it was looked at. Fails if it
-# ends, or does not within twenty seconds.
+# waits_on_fuse PID: until the process has waited for a FUSE file system, or for a page, each of ten times in a row that it was looked at.
+# Fails if it ends, or does not within twenty seconds.
 waits_on_fuse() {
     local n times=0
     for n in $(seq 400); do
-        if grep -qs fuse "/proc/$1/stack"; then times=$((times + 1)); else times=0; fi
+        if grep -qsE 'fuse|folio_wait' "/proc/$1/stack"; then times=$((times + 1)); else times=0; fi
         [ $times -lt 10 ] || return 0
         [ -d "/proc/$1" ] && ! grep -qs '^State:[[:space:]]*[ZX]' "/proc/$1/status" || return 1
         sleep 0.05
