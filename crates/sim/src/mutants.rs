@@ -338,6 +338,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_intents_outlive_link", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     // A file without a name that is to get one elsewhere, whose holder does not come back.
     ("mds_reserved_is_purged", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    // And one that gets none after all, of which nothing is cached when that is known.
+    (
+        "mds_reserved_leaves_cache",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
     // A name reserved in a unit that is about to go.
     ("mds_reserved_unit_moves", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // More searches under way than transactions let come to an end: one of 24,000 seeds.
