@@ -27,7 +27,7 @@ pub(crate) enum Looked {
     Nothing,
     /// It had a name inside when that was looked at.
     Inside,
-    /// It lost its last name in this life of the rank before anybody looked.
+    /// It lost its last name in this life of the rank, and was not found to be inside until then.
     TooLate,
 }
 

@@ -278,6 +278,7 @@ impl Rank {
         self.view.files.close(*ino, *session, u32::MAX);
         if *opens > 0 {
             self.view.files.open(*ino, *session, *opens, u32::from(*rights), *writes);
+            self.note_limit(*session);
             self.view.cache.flag(*ino, node::BUSY, 0);
         }
         self.seen_at(NodeRef { ino: *ino, parent: *parent, hash: *hash });

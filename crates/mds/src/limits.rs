@@ -265,6 +265,55 @@ fn is_known_inside(view: &mut View, limit: Ino, dir: Ino) -> bool {
     false
 }
 
+/// The last name of a file goes, which is in that directory. Of who has it open and has not been looked at it is looked now whether that is
+/// inside: later nobody can. Found by review: who had something open inside when its rank died, and had not named it since, lost it for ever
+/// (EACCES) when anybody removed it. No other rank is waited for: by what is here, and by replicas that are at hand; else it is outside.
+pub(crate) fn look_at_last(view: &mut View, op: &mut Op, ino: Ino, dir: Ino) -> Found<()> {
+    let mut unlooked = unlooked(view, ino);
+    let mut at = dir;
+    for _ in 0..dirs::WAY_MAX {
+        unlooked.retain(|(session, limit)| {
+            let is_inside = *limit == at;
+            if is_inside {
+                view.files.is_inside(ino, *session);
+            }
+            !is_inside
+        });
+        if unlooked.is_empty() {
+            return Ok(());
+        }
+        match above_at_hand(view, op, at)? {
+            Some(above) => at = above,
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Who is limited, to what, and has an inode open by what nobody has checked.
+fn unlooked(view: &View, ino: Ino) -> Vec<(SessionId, Ino)> {
+    if view.limits.is_empty() || stdx::mutant!("mds_last_name_unlooked") {
+        return Vec::new();
+    }
+    let opens = view.files.get(ino).into_iter().flat_map(|file| file.opens.iter());
+    let claims = opens.filter(|open| open.rights() == 0 && open.looked != Looked::Inside);
+    claims.filter_map(|open| Some((open.session, *view.limits.get(&open.session)?))).collect()
+}
+
+/// The directory above, if nobody is about to change that and it is known here.
+fn above_at_hand(view: &mut View, op: &mut Op, dir: Ino) -> Found<Option<Ino>> {
+    if dir == Ino::ROOT || dir.is_reserved() || view.transactions.is_on_the_move(dir) {
+        return Ok(None);
+    }
+    let slot = match view.resolve(NodeRef::bare(dir), op) {
+        Ok(slot) => Some(slot),
+        Err(stop @ Stop::Park(Park::Load(_))) => return Err(stop),
+        Err(Stop::NotMine(_)) => view.cache.by_ino(dir).filter(|_| !view.is_at_home(dir)),
+        Err(Stop::Park(_) | Stop::Fail(_)) => None,
+    };
+    Ok(slot.map(|slot| view.cache.parent_of(slot)))
+}
+
 /// Whether files without a name are there.
 fn is_orphans(dir: Ino) -> bool {
     dir.is_reserved() && dir >= Ino::orphans(RankId(0))

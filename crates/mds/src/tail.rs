@@ -3,7 +3,8 @@
 //!
 //! A session keeps what it wrote until it is synced. After a crash its bytes go where they were, unless others may have changed bytes
 //! at the same place since: then old bytes would come over new ones, which may have been synced. What is appended is at no such
-//! place, and in a file that was emptied there is none.
+//! place, and in a file that was emptied there is none. What was another rank's since was synced when it left, and what was done to it
+//! there no journal here tells.
 //!
 //! Absent: the bytes; writing them (`ops/rewrite.rs`). What is before the tail was synced by the checkpoint.
 
@@ -17,6 +18,7 @@ use proto::journal::{Mutations, TxnOrigin};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
+use proto::transact::take_left;
 use proto::{Errno, Ino, NameHash, Reader, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -99,6 +101,21 @@ impl Written {
             (Source::Replay, Some(_), None) | (_, None, _) => {}
         }
     }
+
+    /// It is another rank's from here on, and was synced before that.
+    fn left(&mut self, source: Source) {
+        self.last = None;
+        let wrote = std::mem::take(&mut self.wrote);
+        match source {
+            Source::Replay => self.lost.clear(),
+            // Whoever has not written his again by now comes too late: it was synced without that.
+            Source::Live => {
+                for (writer, tids) in wrote {
+                    self.lost.entry(writer).or_default().extend(tids);
+                }
+            }
+        }
+    }
 }
 
 impl TailWrites {
@@ -115,6 +132,19 @@ impl TailWrites {
         let keeps_bytes = |before: Stated| before.size == size && (change.attributes || same_time(before));
         if change.count.is_some() || !before.is_some_and(keeps_bytes) {
             file.change(size, before, change);
+        }
+    }
+
+    /// A transaction takes these to other ranks. Found by review: bytes that were written before went over those that were written and
+    /// synced there, when such a file was back and its first rank died; or were told as lost, if somebody else had brought it back.
+    fn left(&mut self, left: &[u8], source: Source) {
+        // That it cannot be read is found, and told, where it is applied.
+        for left in take_left(&mut Reader::new(left)).into_iter().flatten() {
+            if let Some(file) = self.files.get_mut(&left.ino)
+                && !stdx::mutant!("mds_rewrite_of_left")
+            {
+                file.left(source);
+            }
         }
     }
 
@@ -187,6 +217,9 @@ impl Rank {
             {
                 tail.state((dir, hash), &record.core, change);
             }
+            if let Mutation::Committed { left, .. } | Mutation::Resolved { left, .. } = mutation {
+                tail.left(left, source);
+            }
         }
     }
 
@@ -239,6 +272,7 @@ impl Rank {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::transact::Left;
 
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
@@ -336,6 +370,29 @@ mod tests {
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::There);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::There);
         assert_eq!(tail.verdict(B, FILE, Tid(8), true), Verdict::Write);
+    }
+
+    #[test]
+    fn what_left_its_rank_was_synced() {
+        let mut bytes = proto::Writer::new();
+        proto::transact::put_left(&[Left { ino: FILE, parent: PLACE.0, hash: PLACE.1 }], &mut bytes);
+        let mut tail = TailWrites::default();
+        for (session, tid) in [(A, 5), (B, 6)] {
+            write(&mut tail, session, tid, 20);
+        }
+        tail.left(&bytes.0, Source::Replay);
+        // It is back, and as long as it was.
+        tail.state(PLACE, &core(20, 9, 9), change(Some((A, 9)), None, Source::Replay));
+        for (session, tid) in [(A, 5), (B, 6)] {
+            assert_eq!(tail.verdict(session, FILE, Tid(tid), true), Verdict::There, "{session:?}");
+            // They were written in a life before the last, and perhaps not again in the last, in which it left.
+            assert_eq!(tail.verdict(session, FILE, Tid(tid), false), Verdict::Lost, "{session:?}");
+        }
+        write(&mut tail, B, 10, 20);
+        assert_eq!(tail.verdict(B, FILE, Tid(10), true), Verdict::Write);
+        // In this life it left before that was written again.
+        tail.left(&bytes.0, Source::Live);
+        assert_eq!(tail.verdict(B, FILE, Tid(10), true), Verdict::Lost);
     }
 
     #[test]

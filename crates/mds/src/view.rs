@@ -115,6 +115,8 @@ pub(crate) struct View {
     pub transactions: Transactions,
     /// Sessions of mounts in this process.
     pub mounts: BTreeSet<SessionId>,
+    /// To what sessions are limited that have something open which nobody has checked.
+    pub limits: BTreeMap<SessionId, Ino>,
     /// What sessions have of inodes that came with a move, or a transaction.
     pub holders: Holders,
     pub moved: Moved,
@@ -156,6 +158,7 @@ impl View {
             hints: Hints::default(),
             transactions: Transactions::default(),
             mounts: BTreeSet::new(),
+            limits: BTreeMap::new(),
             holders: Holders::default(),
             config,
             inos: Inos::default(),

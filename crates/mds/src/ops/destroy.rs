@@ -3,6 +3,8 @@
 //! Absent: the name itself; the caller deletes or replaces it.
 
 use crate::cache::node;
+use crate::limits;
+use crate::op::Op;
 use crate::ops::Headers;
 use crate::view::{Found, View};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
@@ -20,7 +22,7 @@ pub(crate) enum Fate {
     Orphan,
 }
 
-/// Everything `lose_name` needs, found before anything is written: parks happen here.
+/// Everything `lose_name` needs, found before anything is written: parks happen here, but for what is looked at for limited sessions.
 pub(crate) fn prepare(view: &View, target: u32) -> Found<()> {
     view.writable(target)?;
     view.system(view.orphans())?;
@@ -31,6 +33,7 @@ pub(crate) fn prepare(view: &View, target: u32) -> Found<()> {
 /// name removes the record (a primary dentry); otherwise it is in `//links`.
 pub(crate) fn lose_name(
     view: &mut View,
+    op: &mut Op,
     target: u32,
     from: (Ino, NameHash),
     headers: &mut Headers,
@@ -58,6 +61,7 @@ pub(crate) fn lose_name(
         || file.is_some_and(crate::files::FileState::needs_data)
         || core.size > view.config.limits.inline_remove_bytes;
     let fate = if keep && !stdx::mutant!("mds_unlink_ignores_opens") {
+        limits::look_at_last(view, op, core.ino, from.0)?;
         orphan(view, target, core, headers)?;
         Fate::Orphan
     } else {

@@ -81,7 +81,7 @@ pub(crate) fn plan(
             if let Some(plan) = sync_first(view, op, source, target)? {
                 return Ok(plan);
             }
-            let orphan = replace(view, (&from, source), (&to, target), &mut headers)?;
+            let orphan = replace(view, op, (&from, source), (&to, target), &mut headers)?;
             headers.emit(view);
             Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))
         }
@@ -273,6 +273,7 @@ fn swap(
 
 fn replace(
     view: &mut View,
+    op: &mut Op,
     (from, source): (&End<'_>, ExistingName),
     (to, target): (&End<'_>, Option<ExistingName>),
     headers: &mut Headers,
@@ -289,7 +290,7 @@ fn replace(
             let core = view.changed_core(target.target);
             end_holders(view, core.ino);
             view.txn.no_backptr(core.ino, core.change);
-        } else if lose_name(view, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {
+        } else if lose_name(view, op, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {
             orphan = Some(view.cache.node(target.target).ino());
         }
     }

@@ -29,7 +29,8 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, reference: NodeRef, name: &Name
     let ino = view.cache.node(target).ino();
     let mut headers = Headers::new();
     headers.add(dir, -1, 0, Some(view.wall()));
-    let fate = lose_name(view, target, (view.cache.dir(dir).of(), hash), &mut headers)?;
+    let from = (view.cache.dir(dir).of(), hash);
+    let fate = lose_name(view, op, target, from, &mut headers)?;
     view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
     headers.emit(view);
     let orphan = (fate == Fate::Orphan).then_some(ino);

@@ -117,6 +117,7 @@ impl Rank {
         self.view.files.close(node.ino, id, u32::MAX);
         if count > 0 {
             self.view.files.open(node.ino, id, count, 0, writes);
+            self.note_limit(id);
             if writes {
                 // It was open already when others were granted their pages, in a session that is gone.
                 let place = self.sessions.map.get(&id).and_then(|session| session.place);
@@ -139,6 +140,14 @@ impl Rank {
                 let text = "what it reclaims are no locks, or locks that overlap";
                 conn.into_iter().for_each(|conn| self.refuse(conn, Errno::EPROTO, text, out));
             }
+        }
+    }
+
+    /// It has something open that nobody has checked.
+    pub(crate) fn note_limit(&mut self, id: SessionId) {
+        let limit = self.sessions.map.get(&id).map_or(Ino::NONE, |session| session.limit);
+        if limit != Ino::NONE {
+            self.view.limits.insert(id, limit);
         }
     }
 
@@ -187,6 +196,7 @@ impl Rank {
             conn.session = None;
         }
         self.view.mounts.remove(&id);
+        self.view.limits.remove(&id);
         self.sessions.unlocking.push(id);
         self.end_reconnect_if_all_back(out);
     }

@@ -365,7 +365,7 @@ fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to
 }
 
 /// The inode loses the name at `at`; an orphan of this rank's.
-fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<Option<Ino>> {
+fn lose(view: &mut View, op: &mut Op, headers: &mut Headers, (at, held): (&At, &Held)) -> Found<Option<Ino>> {
     if held.is_dir() {
         rmdir::end_units(view, held.node)?;
         destroy::end_holders(view, held.ino());
@@ -373,7 +373,7 @@ fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<O
         return Ok(None);
     }
     if held.node != NONE {
-        let fate = destroy::lose_name(view, held.node, (at.dir, at.hash), headers)?;
+        let fate = destroy::lose_name(view, op, held.node, (at.dir, at.hash), headers)?;
         return Ok((fate == Fate::Orphan).then_some(held.ino()));
     }
     let change = Change::Lose { ino: held.ino(), parent: at.dir, hash: at.hash };
@@ -464,7 +464,7 @@ fn plan_rename(
             let mut orphan = None;
             if let Some(target) = target {
                 count(view, &mut headers, &to.at, (-1, -subdir(target)), true);
-                orphan = lose(view, &mut headers, &to.at, target)?;
+                orphan = lose(view, op, &mut headers, (&to.at, target))?;
             }
             delete(view, &from.at);
             Effects { orphan, ..Default::default() }
@@ -708,7 +708,7 @@ fn plan_unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Fo
     perm::sticky_by(op, &from.above.core, &held.core)?;
     let mut headers = Headers::new();
     count(view, &mut headers, &from.at, (-1, 0), true);
-    let orphan = lose(view, &mut headers, &from.at, held)?;
+    let orphan = lose(view, op, &mut headers, (&from.at, held))?;
     delete(view, &from.at);
     headers.emit(view);
     Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))

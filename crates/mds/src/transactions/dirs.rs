@@ -20,7 +20,7 @@ use proto::transact::{ITEMS_MAX, Part, Seen};
 use proto::{Errno, Ino, NameHash, NodeRef, RankId, Reader, Writer};
 
 /// Directories above each other that are looked at.
-const WAY_MAX: usize = 1 << 12;
+pub(crate) const WAY_MAX: usize = 1 << 12;
 /// Pieces of ways that are asked for: with the names no more than a rank is asked for at once.
 const PIECES_MAX: usize = ITEMS_MAX as usize - 4;
 

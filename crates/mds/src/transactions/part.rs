@@ -83,7 +83,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Foun
     let planned = match step {
         Step::Clear { since, parts } => clear(view, op, (id, *since), parts),
         Step::Prepare { since, hasty, parts, .. } => prepare(view, op, (id, *since), (parts, *hasty)),
-        Step::Commit { changes } => commit(view, id, changes),
+        Step::Commit { changes } => commit(view, op, id, changes),
         Step::Ask => ask(view, id),
         Step::Abort => Plan::reply(Reply::Ok),
     };
@@ -416,14 +416,14 @@ fn is_synced_yet(view: &View, one: &Looked) -> bool {
 }
 
 /// Carries out what was decided, with the end of what is reserved: both or none.
-fn commit(view: &mut View, id: TxnId, changes: &[Change]) -> Found<Plan> {
+fn commit(view: &mut View, op: &mut Op, id: TxnId, changes: &[Change]) -> Found<Plan> {
     if !view.transactions.prepared().contains_key(&id) && !stdx::mutant!("mds_commit_carried_out_twice") {
         return Plan::reply(Reply::Ok);
     }
     let mut headers = Headers::new();
     let mut effects = Effects::default();
     for change in changes {
-        if let Some(orphan) = carry_out(view, change, &mut headers)? {
+        if let Some(orphan) = carry_out(view, op, change, &mut headers)? {
             effects.orphan = Some(orphan);
         }
     }
@@ -445,7 +445,7 @@ pub(super) fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
 }
 
 /// One change; an inode that becomes an orphan by it.
-fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<Option<Ino>> {
+fn carry_out(view: &mut View, op: &mut Op, change: &Change, headers: &mut Headers) -> Found<Option<Ino>> {
     match change {
         Change::Put { dir, name, value } => {
             let decoded = DentryValue::decode(value).map_err(|_| Errno::EIO)?;
@@ -493,7 +493,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             view.system(view.orphans())?;
             let found = view.lookup(links, view.hash(&hex), &hex)?;
             let slot = found.filter(|slot| view.cache.node(*slot).primary()).ok_or(Errno::EIO)?;
-            if destroy::lose_name(view, slot, (*parent, *hash), headers)? == Fate::Orphan {
+            if destroy::lose_name(view, op, slot, (*parent, *hash), headers)? == Fate::Orphan {
                 return Ok(Some(*ino));
             }
         }

@@ -1,4 +1,4 @@
-//! What a session says again to a rank that lives again, of files that are another rank's by now.
+//! What a session says again to a rank that lives again, of files that are another rank's by now, or were.
 //!
 //! Absent: one rank (`tests/early.rs`).
 
@@ -53,6 +53,110 @@ fn bytes_of_a_file_that_has_moved_away_are_there() {
     assert!(matches!(outcomes[2], Some(ServerMsg::Done { .. })), "{outcomes:?}");
     assert!(matches!(outcomes[0], Some(ServerMsg::Done { .. })), "{outcomes:?}");
     assert!(matches!(outcomes[1], Some(ServerMsg::Reply { outcome: Err(Errno::EIO), .. })), "{outcomes:?}");
+}
+
+/// How a file comes back to its first rank.
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    /// It is renamed by the session that wrote it there.
+    Renamed,
+    RenamedByOthers,
+    /// With its directory: the rank's journal says nothing of it.
+    Moved,
+}
+
+/// A client's request has its answer; what is recalled from the client meanwhile it gives back.
+fn gives_back_until(c: &mut Cluster, (at, conn): (usize, ConnId), tid: Tid) -> Answered {
+    for _ in 0..1_000 {
+        while let Some(ServerMsg::Recall { list }) = c.heard(0, |m| matches!(m, ServerMsg::Recall { .. })) {
+            let list = list.iter().map(|item| item.returned(item.bits)).collect();
+            c.inject(0, Input::Message { conn: REMOTE, message: ClientMsg::Returned { list } });
+            c.settle();
+        }
+        if let Some(answer) = c.take_answer(at, conn, tid) {
+            return answer;
+        }
+        c.pass(1);
+    }
+    panic!("no answer; {:?}", c.worlds[at].notes)
+}
+
+/// Found by review: of what another rank had had in between the first one's journal does not tell. When that died its bytes of before went
+/// over those that had been written, and synced, at the other one; or they were told as lost, although they had been synced when it left.
+fn bytes_of_a_file_that_was_away_stay_as_they_are(back: Back) {
+    let mut c = Cluster::new();
+    let (dir, sub) = (c.mkdir(root(), "d"), c.mkdir(root(), "sub"));
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    let file = c.create(sub, "f");
+    c.greet(0, Peer::Trusted, WANTS);
+    // It is given numbers with its first change.
+    c.start(0, REMOTE, Request::MkDir { parent: root(), name: n("mine"), new: mode(0o755) });
+    let (session, life) = (c.worlds[0].sessions[&REMOTE], Incarnation(c.worlds[0].incarnation));
+    let write = |node: NodeRef, data: &[u8]| {
+        let data = Payload::Owned(data.to_vec());
+        Request::Write { node, offset: 0, append: false, kill_suidgid: false, data }
+    };
+    let wrote = c.start(0, REMOTE, write(file, b"older"));
+    let rename = |from: (NodeRef, &str), to: (NodeRef, &str)| {
+        let (parent, name, new_parent, new_name) = (from.0, n(from.1), to.0, n(to.1));
+        Request::Rename { parent, name, new_parent, new_name, flags: 0 }
+    };
+    let done = Answered::Outcome(Ok(Reply::Ok));
+    let tid = c.start(1, EMBEDDED, rename((sub, "f"), (dir, "g")));
+    assert_eq!(gives_back_until(&mut c, (1, EMBEDDED), tid), done);
+    let there = c.lookup(dir, "g").expect("it is there");
+    let there = NodeRef { ino: there.ino, parent: there.parent, hash: there.hash };
+    c.pass(5);
+    assert!(c.call(1, write(there, b"newer")).is_ok());
+    assert!(c.call(1, Request::Fsync { node: there, data_only: false }).is_ok());
+    let again = rename((dir, "g"), (sub, "f"));
+    match back {
+        Back::Renamed | Back::RenamedByOthers => {
+            let conn = if matches!(back, Back::Renamed) { REMOTE } else { EMBEDDED };
+            let tid = c.start(0, conn, again);
+            assert_eq!(gives_back_until(&mut c, (0, conn), tid), done, "{back:?}");
+        }
+        Back::Moved => assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes),
+    }
+    c.crash(0);
+    let world = c.hold(0);
+    world.wants = WANTS;
+    let welcome = world.hello(MORE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    world.say(MORE, ClientMsg::Reclaimed);
+    world.data_ops.clear();
+    let (tid, data) = (Tid(900), Payload::Owned(b"older".to_vec()));
+    let request = Request::Rewrite { node: file, wrote, life, append: false, offset: 0, data };
+    let (told, cred) = (Told { heard: true, ..Told::default() }, Cred::ROOT);
+    world.say(MORE, ClientMsg::Performed { tid, floor: wrote, cred, told, request });
+    world.say(MORE, ClientMsg::Presented);
+    c.settle();
+    let outcome = answer(&c.worlds[0], MORE, tid).cloned();
+    assert!(matches!(outcome, Some(ServerMsg::Done { .. })), "{back:?}: {outcome:?}");
+    let writes = |op: &DataOp| matches!(op, DataOp::Write { .. });
+    assert!(!c.worlds[0].data_ops.iter().any(writes), "{back:?}");
+    match c.call(0, Request::Read { node: NodeRef::bare(file.ino), offset: 0, len: 5, into: None }) {
+        Ok(Reply::Data(data)) => assert_eq!(data.bytes(), b"newer", "{back:?}"),
+        other => panic!("{back:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn bytes_of_a_file_that_comes_back_stay_as_they_are() {
+    for back in [Back::Renamed, Back::RenamedByOthers, Back::Moved] {
+        bytes_of_a_file_that_was_away_stay_as_they_are(back);
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn old_bytes_of_a_file_that_comes_back_are_caught() {
+    for back in [Back::Renamed, Back::RenamedByOthers, Back::Moved] {
+        stdx::mutant::activate(Some("mds_rewrite_of_left"));
+        let verdict = std::panic::catch_unwind(|| bytes_of_a_file_that_was_away_stay_as_they_are(back));
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{back:?}");
+    }
 }
 
 #[cfg(feature = "mutants")]

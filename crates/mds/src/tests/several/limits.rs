@@ -393,7 +393,7 @@ fn a_directory_is_reserved_when_its_home_was_greeted() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_limits_are_caught() {
-    let defects: [(&str, fn()); 17] = [
+    let defects: [(&str, fn()); 19] = [
         ("mds_limit_unchecked", requests::each_request_is_looked_at),
         ("mds_limit_first_only", both_ends_are_looked_at),
         ("mds_limit_looks_late", requests::a_link_of_what_another_rank_has_outside_disturbs_nobody),
@@ -405,6 +405,8 @@ fn defects_of_limits_are_caught() {
         ("mds_resumes_without_limit", lives::who_comes_back_has_the_same_limit),
         ("mds_claims_pass_limit", lives::a_session_that_begins_claims_nothing),
         ("mds_claims_outlive_names", lives::what_was_claimed_outside_counts_for_nothing_when_its_name_goes),
+        ("mds_last_name_unlooked", lives::what_was_claimed_inside_is_inside_when_its_name_goes),
+        ("mds_last_name_unlooked", lives::what_was_claimed_at_another_rank_is_inside_when_its_name_goes),
         ("mds_links_pass_limit", an_inode_is_inside_by_any_of_its_names),
         ("mds_outside_takes_back", requests::who_names_what_is_outside_takes_nothing_back),
         ("mds_renamed_unheard", a_home_that_lives_again_moves_no_directory_before_it_is_greeted),

@@ -143,14 +143,68 @@ pub(super) fn what_was_claimed_outside_counts_for_nothing_when_its_name_goes() {
     for (parent, name) in [(inside, "known"), (outside, "secret")] {
         assert_eq!(yard.c.call(0, Request::Unlink { parent, name: n(name) }), Ok(Reply::Ok));
     }
-    let nameless = |node: NodeRef| {
-        let parent = Ino::orphans(RankId(0));
-        NodeRef { parent, hash: name_hash(&SEED, &node.ino.link_name()), ..node }
-    };
-    assert!(yard.stats(nameless(known)).is_ok(), "it was found inside");
-    assert_eq!(yard.stats(nameless(unknown)), Err(Errno::EACCES));
-    let link = Request::Link { node: nameless(unknown), parent: inside, name: n("mine") };
+    let (known, unknown) = (nameless(known, 0), nameless(unknown, 0));
+    assert!(yard.stats(known).is_ok(), "it was found inside");
+    assert_eq!(yard.stats(unknown), Err(Errno::EACCES));
+    let link = Request::Link { node: unknown, parent: inside, name: n("mine") };
     assert_eq!(yard.asks(link), Err(Errno::EACCES));
+}
+
+/// Where a file is that has lost its name at that rank.
+fn nameless(node: NodeRef, rank: u16) -> NodeRef {
+    let parent = Ino::orphans(RankId(rank));
+    NodeRef { parent, hash: name_hash(&SEED, &node.ino.link_name()), ..node }
+}
+
+/// Found by review: it was outside for ever, because its session had not named it since the rank lived again.
+#[test]
+pub(super) fn what_was_claimed_inside_is_inside_when_its_name_goes() {
+    let mut yard = Yard::of(1);
+    let (inside, outside) = (yard.inside, yard.outside);
+    let above = yard.c.mkdir(inside, "above");
+    let dir = yard.c.mkdir(above, "dir");
+    let files = ["plain", "replaced", "linked"].map(|name| yard.c.create(dir, name));
+    let (secret, moved) = (yard.c.create(outside, "secret"), yard.c.create(dir, "moved"));
+    yard.c.create(dir, "by");
+    let link = Request::Link { node: files[2], parent: dir, name: n("l") };
+    assert!(yard.c.call(0, link).is_ok());
+    // Nothing is cached then of what is above.
+    yard.c.drop_cache(0);
+    yard.c.crash(0);
+    yard.claims(0, &[files[0], files[1], files[2], secret, moved]);
+    assert_eq!(yard.c.rename((dir, "moved"), (outside, "moved")), Ok(Reply::Ok));
+    assert_eq!(yard.c.rename((dir, "by"), (dir, "replaced")), Ok(Reply::Ok));
+    let removed = [(dir, "plain"), (dir, "linked"), (dir, "l"), (outside, "secret"), (outside, "moved")];
+    for (parent, name) in removed {
+        assert_eq!(yard.c.call(0, Request::Unlink { parent, name: n(name) }), Ok(Reply::Ok), "{name}");
+    }
+    for file in files {
+        let node = nameless(file, 0);
+        assert_eq!(yard.stats(node), Ok(()), "{node:?}");
+        let read = Request::Read { node, offset: 0, len: 10, into: None };
+        assert!(yard.asks(read).is_ok(), "{node:?}");
+    }
+    for node in [secret, moved] {
+        assert_eq!(yard.stats(nameless(node, 0)), Err(Errno::EACCES), "{node:?}");
+    }
+}
+
+/// It came with a rename. By replicas that are at hand; no other rank is waited for.
+#[test]
+pub(super) fn what_was_claimed_at_another_rank_is_inside_when_its_name_goes() {
+    for knows in [true, false] {
+        let (mut yard, [x, d, ..]) = Yard::with_parts();
+        let file = yard.c.create(x, "f");
+        yard.c.crash(0);
+        yard.claims(0, &[file]);
+        assert_eq!(yard.c.rename((x, "f"), (d, "f")), Ok(Reply::Ok));
+        if knows {
+            assert_eq!(yard.looks(d, "nothing"), Err(Errno::ENOENT));
+        }
+        assert_eq!(yard.c.call(1, Request::Unlink { parent: d, name: n("f") }), Ok(Reply::Ok));
+        let expected = if knows { Ok(()) } else { Err(Errno::EACCES) };
+        assert_eq!(yard.stats(nameless(file, 1)), expected);
+    }
 }
 
 /// Another rank is asked for its first name, which its home is to let pass: that waits for who may have it open.

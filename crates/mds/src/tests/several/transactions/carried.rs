@@ -383,6 +383,34 @@ fn a_file_that_gets_no_name_after_all_is_ended() {
     assert_eq!(s.c.lookup(s.dir, "g"), Err(Errno::ENOENT));
 }
 
+/// Found by review: it had left the cache while it was reserved, and was found no more when it was free.
+#[test]
+pub(super) fn a_file_that_gets_no_name_after_all_is_ended_whatever_leaves_the_cache() {
+    let mut s = Scene::new();
+    let session = s.greets(0, &[1]);
+    let file = s.makes_nameless(0, root());
+    s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+    let link = Request::Link { node: file, parent: s.dir, name: n("g") };
+    s.c.hold(1).start(EMBEDDED, Cred::ROOT, link);
+    s.until_reserved(0);
+    s.c.hold(0).sync();
+    s.c.cut.insert((1, 0));
+    s.c.crash(0);
+    // Whoever had it open is back without it, while nobody knows yet what comes of the link.
+    s.holder_returns(0, session, &[]);
+    s.c.drop_cache(0);
+    assert!(!s.c.worlds[0].rank.view.transactions.is_free());
+    s.c.crash(1);
+    s.c.cut.clear();
+    s.goes_on();
+    s.c.pass(50);
+    s.c.assert_resolved();
+    let left: Vec<Ino> = s.c.hold(0).data.keys().map(|of| of.ino).collect();
+    assert!(!left.contains(&file.ino), "its data is there: {left:?}");
+    let gone = s.holder_asks(0, Request::GetAttr { node: file });
+    assert!(!matches!(gone, Answered::Outcome(Ok(_))), "{gone:?}");
+}
+
 /// One goes to the leader, one to the other rank.
 #[test]
 fn open_files_are_exchanged_whoever_dies() {
@@ -594,7 +622,8 @@ fn more_locks_than_a_vote_has_room_for_stay() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 9] = [
+        ("mds_reserved_leaves_cache", a_file_that_gets_no_name_after_all_is_ended_whatever_leaves_the_cache),
         (
             "mds_stored_orphan_is_elsewhere",
             what_got_its_name_here_is_not_sent_to_who_has_it_stored_without_one,
