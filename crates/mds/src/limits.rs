@@ -266,7 +266,7 @@ fn is_known_inside(view: &mut View, limit: Ino, dir: Ino) -> bool {
 }
 
 /// The last name of a file goes, which is in that directory. Of who has it open and has not been looked at it is looked now whether that is
-/// inside: later nobody can. Found by review: who had something open inside when its rank died, and had not named it since, lost it for ever
+/// inside: later nobody can. What broke: who had something open inside when its rank died, and had not named it since, lost it for ever
 /// (EACCES) when anybody removed it. No other rank is waited for: by what is here, and by replicas that are at hand; else it is outside.
 pub(crate) fn look_at_last(view: &mut View, op: &mut Op, ino: Ino, dir: Ino) -> Found<()> {
     let mut unlooked = unlooked(view, ino);

@@ -30,7 +30,7 @@ impl Rank {
         }
         // It is perhaps about to get a name at another rank: what becomes of it is looked at when that is known.
         let may_stay = self.view.transactions.is_reserved(ino) && !stdx::mutant!("mds_reserved_is_purged");
-        // Found by review: it left the cache meanwhile. Then nothing of it showed when it was free again, and nobody looks for it in the store
+        // What broke: it left the cache meanwhile. Then nothing of it showed when it was free again, and nobody looks for it in the store
         // before the rank's next life: it was never purged, and its rank could not go.
         let waits = may_stay && self.orphan(ino).is_some() && !stdx::mutant!("mds_reserved_leaves_cache");
         let (set, clear) = if waits { (node::BUSY, 0) } else { (0, node::BUSY) };

@@ -135,7 +135,7 @@ impl TailWrites {
         }
     }
 
-    /// A transaction takes these to other ranks. Found by review: bytes that were written before went over those that were written and
+    /// A transaction takes these to other ranks. What broke: bytes that were written before went over those that were written and
     /// synced there, when such a file was back and its first rank died; or were told as lost, if somebody else had brought it back.
     fn left(&mut self, left: &[u8], source: Source) {
         // That it cannot be read is found, and told, where it is applied.

@@ -81,7 +81,7 @@ fn gives_back_until(c: &mut Cluster, (at, conn): (usize, ConnId), tid: Tid) -> A
     panic!("no answer; {:?}", c.worlds[at].notes)
 }
 
-/// Found by review: of what another rank had had in between the first one's journal does not tell. When that died its bytes of before went
+/// What broke: of what another rank had had in between the first one's journal does not tell. When that died its bytes of before went
 /// over those that had been written, and synced, at the other one; or they were told as lost, although they had been synced when it left.
 fn bytes_of_a_file_that_was_away_stay_as_they_are(back: Back) {
     let mut c = Cluster::new();

@@ -156,7 +156,7 @@ fn nameless(node: NodeRef, rank: u16) -> NodeRef {
     NodeRef { parent, hash: name_hash(&SEED, &node.ino.link_name()), ..node }
 }
 
-/// Found by review: it was outside for ever, because its session had not named it since the rank lived again.
+/// What broke: it was outside for ever, because its session had not named it since the rank lived again.
 #[test]
 pub(super) fn what_was_claimed_inside_is_inside_when_its_name_goes() {
     let mut yard = Yard::of(1);

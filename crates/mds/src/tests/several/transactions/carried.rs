@@ -383,7 +383,7 @@ fn a_file_that_gets_no_name_after_all_is_ended() {
     assert_eq!(s.c.lookup(s.dir, "g"), Err(Errno::ENOENT));
 }
 
-/// Found by review: it had left the cache while it was reserved, and was found no more when it was free.
+/// What broke: it had left the cache while it was reserved, and was found no more when it was free.
 #[test]
 pub(super) fn a_file_that_gets_no_name_after_all_is_ended_whatever_leaves_the_cache() {
     let mut s = Scene::new();
