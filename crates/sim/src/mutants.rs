@@ -485,6 +485,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_sync_forgets_slots", "client", "router::tests::syncs::a_sync_that_forgets_slots_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.
     ("data_older_wins", "store", "data::tests::model::every_seeded_defect_is_caught"),
+    ("data_refused_bytes_stay", "store", "data::tests::model::bytes_of_a_refused_write_that_stay_are_caught"),
     // A cut to nothing, a write and its fsync before one crash, a sync of everything after their replay, and another crash.
     ("data_tombstone_of_now", "store", "data::tests::a_tombstone_of_the_life_that_replays_is_caught"),
     // It takes somebody who waits to change a directory whose holder is gone.

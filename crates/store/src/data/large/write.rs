@@ -9,6 +9,7 @@ use crate::data::locks::guard;
 use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, StoreError};
+use stdx::mutant;
 
 /// What a file system of the disk gives out at once: a write is whole or absent in it when space runs out.
 const PAGE_BYTES: u64 = 4096;
@@ -54,7 +55,10 @@ impl<D: Disk> DataFiles<D> {
                 // What was written past the old end must not appear when the file is extended.
                 if existed {
                     let len = BLOCK_HEADER_BYTES + block.len;
-                    block.file.set_len(len).map_err(|error| self.poison(error))?;
+                    // Not synced, as the write is not: a crash may undo it and show these bytes, no others, until the next sync.
+                    if !mutant!("data_refused_bytes_stay") {
+                        block.file.set_len(len).map_err(|error| self.poison(error))?;
+                    }
                     return self.write_inside(&block, piece, bytes);
                 }
                 self.retract_block(file, piece.block)?;
