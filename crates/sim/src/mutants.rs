@@ -178,6 +178,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // What clients keep of another rank's directory, when ranks lose each other or die.
     ("mds_lent_stays", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
+    ("mds_move_unheard", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_greets_with_lent", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_lent_ends_with_life", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_unit_leaves_granted", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
