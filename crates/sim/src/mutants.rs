@@ -260,6 +260,17 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
     ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_units_of_another_time", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
+    // A time that is set while the directory is divided, and somebody looks at it.
+    (
+        "mds_times_set_of_another_spread",
+        "mds",
+        "tests::several::totals::times_that_are_set_across_a_spreading_are_caught",
+    ),
+    (
+        "mds_times_set_by_old_parts",
+        "mds",
+        "tests::several::totals::times_that_are_set_across_a_spreading_are_caught",
+    ),
     ("mds_seal_waits_to_thin", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
