@@ -280,6 +280,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A directory with an entry that a slot has without it is removed, and its names are not yet deleted in the store when its slot's rank
     // is asked for one of them by a handle of before: one of 48,000 seeds.
     ("mds_drops_unstored", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // It takes a directory with an entry of its own that is removed behind the seal of its slot, which the same rank has.
+    ("mds_drops_while_slot_moves", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // Directories with entries are removed while the journal is slow: one of 18,000 seeds with eager clients.
     ("mds_asks_for_drops_without_end", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A slow store, and two directories of many parts that are distributed: one of 35,000 seeds with eager clients.
