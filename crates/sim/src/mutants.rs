@@ -423,6 +423,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A grace of a hundred years, and one of an hour.
     ("coord_retries_by_grace", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
+    // A disk that exchanges two files and says that it has not.
+    ("coord_follows_back", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
+    ("disk_renames_whatever_it_was", "store", "disk_real::tests::a_rename_after_any_error_is_caught"),
     // An operator's eviction while the rank replays.
     (
         "mds_eviction_in_replay_forgotten",
