@@ -78,7 +78,8 @@ enum Phase {
     Seek { announced: bool },
     /// Whether something below that is in use cannot go along.
     Look(InUse),
-    /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
+    /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served; and until a rank that lives again
+    /// has been greeted.
     PreFlush { until: u64 },
     /// The coordinator is asked to say so in the map.
     Announce,
@@ -398,7 +399,7 @@ impl Rank {
             let Some(one) = &self.moves.current else { return };
             let (phase, part) = (one.phase, one.part);
             if phase != Phase::Switch && one.until <= now.mono {
-                let why = format!("it took too long: {}", phase.waits_for());
+                let why = format!("it took too long: {}", self.waits_for(phase));
                 return self.give_up_move(&why, out);
             }
             if one.is_sealed_too_long(now.mono) {
@@ -574,7 +575,7 @@ impl Rank {
                 Slice::Wait | Slice::Done => Some(Phase::PreFlush { until: self.next_checkpoint() }),
                 Slice::No(why) => self.no_move(&why, out),
             },
-            Phase::PreFlush { until } if self.checkpoint.last < until => None,
+            Phase::PreFlush { until } if self.is_held_back(until) => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => self.announced(part, unit, out),

@@ -419,6 +419,7 @@ pub(crate) enum Park {
     SetTimes {
         dir: Ino,
         mtime: Wall,
+        first: Ino,
         stamp: u64,
     },
     /// Whether the session has the directory open for reading at its home, which is elsewhere.

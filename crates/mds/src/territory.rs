@@ -307,6 +307,15 @@ impl Territory {
         slot.map_or(self.rank, |slot| slot.rank)
     }
 
+    /// Whether the slot of a directory is this rank's, and is on its way to no other.
+    pub(crate) fn keeps_slot(&self, dir: Ino) -> bool {
+        let slot = self.map.as_ref().map(|map| map.slots.get(ClusterMap::slot_of(dir, Frag::WHOLE)));
+        slot.is_none_or(|slot| {
+            let stays = slot.moving.is_none() || stdx::mutant!("mds_drops_while_slot_moves");
+            slot.rank == self.rank && stays
+        })
+    }
+
     /// Whether it would be this rank's if it were placed by slots.
     pub(crate) fn has_slot(&self, dir: Ino) -> bool {
         self.placing && !self.undisputed && !matches!(self.of_slot(dir), Side::Other(_))

@@ -454,11 +454,12 @@ impl View {
         matches!(self.learned.as_deref(), Some(Learned::Times(of, _)) if *of == ino)
     }
 
-    /// The header of a directory whose content is elsewhere, after its time was set there.
-    pub(crate) fn header_set(&self, ino: Ino, mtime: Wall, stamp: u64) -> Found<FragHeader> {
+    /// The header of a directory whose content is elsewhere, after its time was set there; and by what it is set if it was not: the number of
+    /// its first unit, and the sum of its units' change counters.
+    pub(crate) fn header_set(&self, ino: Ino, mtime: Wall, (first, stamp): (Ino, u64)) -> Found<FragHeader> {
         match self.learned.as_deref() {
             Some(Learned::Times(of, header)) if *of == ino => Ok(header.clone()),
-            _ => Err(Stop::Park(Park::SetTimes { dir: ino, mtime, stamp })),
+            _ => Err(Stop::Park(Park::SetTimes { dir: ino, mtime, first, stamp })),
         }
     }
 

@@ -113,6 +113,12 @@ impl FragHeader {
         }
     }
 
+    /// The number of the directory's first unit, which it has in no other way of being spread; `Ino::NONE`: it has no units.
+    #[must_use]
+    pub fn first_unit(&self) -> Ino {
+        self.spread().map_or(Ino::NONE, |spread| spread.first)
+    }
+
     /// The unit whose header it is.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {

@@ -339,7 +339,7 @@ mod tests {
             Request::Replicate { node },
             Request::Totals { unit: Unit { dir: node.ino, frag: Frag::WHOLE } },
             Request::Hand { unit: Unit { dir: node.ino, frag: Frag::WHOLE }, to: RankId(1) },
-            Request::SetTimes { dir: node.ino, mtime: stdx::Wall(0), stamp: 0 },
+            Request::SetTimes { dir: node.ino, mtime: stdx::Wall(0), first: Ino::NONE, stamp: 0 },
             Request::Opened { node, session: crate::ids::SessionId(1) },
             Request::Transact { id: TxnId(1), step: Step::Abort },
             Request::Facts { node },

@@ -302,11 +302,12 @@ pub enum Request {
     Unpin {
         dir: Ino,
     },
-    /// By a rank: the time of a directory's content becomes this, or now if that is earlier. `stamp`: the sum of its units' change
-    /// counters by then; 0 if it has none.
+    /// By a rank: the time of a directory's content becomes this, or now if that is earlier. `first`: the number of its first unit, and
+    /// `stamp`: the sum of its units' change counters by then; 0 if it has none.
     SetTimes {
         dir: Ino,
         mtime: Wall,
+        first: Ino,
         stamp: u64,
     },
     /// By a rank: whether that session has the directory open for reading.

@@ -178,6 +178,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // What clients keep of another rank's directory, when ranks lose each other or die.
     ("mds_lent_stays", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
+    ("mds_move_unheard", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_greets_with_lent", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_lent_ends_with_life", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
     ("mds_unit_leaves_granted", "mds", "tests::several::lent::defects_of_what_is_lent_are_caught"),
@@ -259,6 +260,17 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
     ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_units_of_another_time", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
+    // A time that is set while the directory is divided, and somebody looks at it.
+    (
+        "mds_times_set_of_another_spread",
+        "mds",
+        "tests::several::totals::times_that_are_set_across_a_spreading_are_caught",
+    ),
+    (
+        "mds_times_set_by_old_parts",
+        "mds",
+        "tests::several::totals::times_that_are_set_across_a_spreading_are_caught",
+    ),
     ("mds_seal_waits_to_thin", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
@@ -268,6 +280,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A directory with an entry that a slot has without it is removed, and its names are not yet deleted in the store when its slot's rank
     // is asked for one of them by a handle of before: one of 48,000 seeds.
     ("mds_drops_unstored", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // It takes a directory with an entry of its own that is removed behind the seal of its slot, which the same rank has.
+    ("mds_drops_while_slot_moves", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // Directories with entries are removed while the journal is slow: one of 18,000 seeds with eager clients.
     ("mds_asks_for_drops_without_end", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A slow store, and two directories of many parts that are distributed: one of 35,000 seeds with eager clients.
@@ -415,6 +429,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A grace of a hundred years, and one of an hour.
     ("coord_retries_by_grace", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
+    // A disk that exchanges two files and says that it has not.
+    ("coord_follows_back", "mds", "coordinator::tests::record::defects_of_the_record_are_caught"),
+    ("disk_renames_whatever_it_was", "store", "disk_real::tests::a_rename_after_any_error_is_caught"),
     // An operator's eviction while the rank replays.
     (
         "mds_eviction_in_replay_forgotten",

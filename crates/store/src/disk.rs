@@ -122,7 +122,7 @@ pub trait Disk: Send + Sync + 'static {
     /// As `rename`; what was `to` is `from` then, if there was one and the file system can do that.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`: it may have been done all the same.
     fn exchange(&self, from: &str, to: &str) -> Result<(), StoreError> {
         self.rename(from, to)
     }

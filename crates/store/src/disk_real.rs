@@ -105,11 +105,8 @@ impl Disk for RealDisk {
     }
 
     fn exchange(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        match exchange(&self.root.join(from), &self.root.join(to)) {
-            // There is none, or the file system cannot do it; then the rename says what is wrong, if anything is.
-            Err(_) => self.rename(from, to),
-            Ok(()) => Ok(()),
-        }
+        let exchanged = exchange(&self.root.join(from), &self.root.join(to));
+        or_renamed(from, exchanged, || self.rename(from, to))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
@@ -220,6 +217,25 @@ fn exchange(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// What an exchange comes to: a rename if there is nothing to exchange it with, or the file system cannot do it. Any other error does not
+/// say that nothing was done. What broke: the rename brought back what had been exchanged away, and the old cluster map was called the
+/// new one.
+fn or_renamed(
+    from: &str,
+    exchanged: io::Result<()>,
+    rename: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let cannot = |error: &io::Error| {
+        let errno = error.raw_os_error();
+        matches!(errno, Some(libc::ENOENT | libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+    };
+    match exchanged {
+        Ok(()) => Ok(()),
+        Err(error) if cannot(&error) || stdx::mutant!("disk_renames_whatever_it_was") => rename(),
+        Err(error) => Err(failed(from, &error)),
+    }
+}
+
 /// Space of the device that holds an open folder.
 fn space_at(folder: &File) -> io::Result<Space> {
     // SAFETY: the descriptor is open as long as `folder`.
@@ -292,6 +308,46 @@ mod tests {
         assert!(patiently(sync).is_ok());
         assert_eq!(tries.get(), 3);
         assert!(patiently(|| Err(io::Error::from_raw_os_error(libc::EIO))).is_err());
+    }
+
+    /// What an exchange comes to that says so, of two files that it has exchanged, or has not; and what is there then.
+    fn comes_to(errno: i32, is_done: bool) -> (Result<(), StoreError>, Vec<u8>) {
+        let place = tempfile::tempdir().expect("a folder");
+        let contents = if is_done { ["old", "new"] } else { ["new", "old"] };
+        for (name, content) in ["map.new", "map"].into_iter().zip(contents) {
+            fs::write(place.path().join(name), content).expect("written");
+        }
+        let disk = RealDisk::new(place.path());
+        let exchanged = Err(io::Error::from_raw_os_error(errno));
+        let result = or_renamed("map.new", exchanged, || disk.rename("map.new", "map"));
+        (result, fs::read(place.path().join("map")).expect("there"))
+    }
+
+    fn what_may_have_been_exchanged_is_not_renamed() {
+        for errno in [libc::EIO, libc::EINTR, libc::ENOSPC, libc::ETIMEDOUT] {
+            for is_done in [false, true] {
+                let (result, there) = comes_to(errno, is_done);
+                assert!(matches!(result, Err(StoreError::Io { .. })), "{errno}: {result:?}");
+                assert_eq!(there == b"new", is_done, "{errno}: whatever it was, it is still there");
+            }
+        }
+    }
+
+    #[test]
+    fn an_exchange_is_a_rename_only_where_there_is_none() {
+        what_may_have_been_exchanged_is_not_renamed();
+        for errno in [libc::ENOENT, libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP] {
+            assert_eq!(comes_to(errno, false), (Ok(()), b"new".to_vec()), "{errno}");
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn a_rename_after_any_error_is_caught() {
+        stdx::mutant::activate(Some("disk_renames_whatever_it_was"));
+        let verdict = std::panic::catch_unwind(what_may_have_been_exchanged_is_not_renamed);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
     }
 
     #[test]

@@ -213,7 +213,7 @@ fn requests() -> Vec<Request> {
         Request::Totals { unit: unit(0) },
         Request::Totals { unit: unit(3) },
         Request::Hand { unit: unit(0), to: RankId(1) },
-        Request::SetTimes { dir: Ino(4097), mtime: Wall(-5), stamp: 9 },
+        Request::SetTimes { dir: Ino(4097), mtime: Wall(-5), first: Ino(5001), stamp: 9 },
         Request::Opened { node, session: SessionId(7) },
         Request::Rewrite {
             node,

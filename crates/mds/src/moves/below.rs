@@ -3,6 +3,7 @@
 //!
 //! Absent: what follows from that (`moves.rs`).
 
+use super::Phase;
 use crate::cache::dir::{self, Dir};
 use crate::caps::book::Need;
 use crate::config::State;
@@ -87,6 +88,21 @@ impl Rank {
         // What those keep that were granted it in a former life nobody knows.
         let former = !self.presenting.is_empty() || !self.sessions.former.is_empty();
         (self.state != State::Active || former).then(|| "sessions of before are awaited".to_owned())
+    }
+
+    /// Whether what moves is not announced yet: not all of it is stored, or a rank that lives again is yet to be greeted. Nothing is sealed or
+    /// taken back for it by then, so nobody who is to greet waits for it. What broke: what moved away just behind the death of its rank was
+    /// changed at once. Whoever had it then did not know what the life before had told, and to whom: for up to three seconds clients
+    /// showed what had been, and a rank that had noticed nothing went by an old mode.
+    pub(super) fn is_held_back(&self, flushed: u64) -> bool {
+        let is_unheard = self.awaits_ranks() && !stdx::mutant!("mds_move_unheard");
+        self.checkpoint.last < flushed || is_unheard
+    }
+
+    /// What the move waits for that is in that phase, or waited for, in words for an operator.
+    pub(super) fn waits_for(&self, phase: Phase) -> &'static str {
+        let is_flushed = matches!(phase, Phase::PreFlush { until } if self.checkpoint.last >= until);
+        if is_flushed && self.awaits_ranks() { "greetings of other ranks" } else { phase.waits_for() }
     }
 
     /// Whether something below is in use that cannot go along; `drains`: whether something is under way there, too. Sealed, what was passed stays

@@ -232,12 +232,13 @@ impl Rank {
     /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where a slot of another rank's has the
     /// directory without its entry, it is in the store, too. Whoever has that slot may know the directory, and not yet that it is gone. He
     /// took it for his own by the next map, and found the names in the store that were still to be deleted there: so a client with an
-    /// older handle gave a file that was removed another name. What no slot has is with its inode, whose rank knows that it is gone. The
+    /// older handle gave a file that was removed another name. The same if the slot is this rank's and on its way to another: what is stored
+    /// for that was stored before the removal. What no slot has is with its inode, whose rank knows that it is gone. The
     /// rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
     fn removals_to_tell(&mut self) -> (bool, Vec<Unit>) {
         let (durable, checkpoint) = (self.journal.durable, &self.checkpoint);
         let view = &self.view;
-        let stays = |dir| !view.has_slots() || view.territory.rank_of_slot(dir) == view.config.rank;
+        let stays = |dir| !view.has_slots() || view.territory.keeps_slot(dir);
         let mut wanted = false;
         let may_go = self.moves.pins.purged.iter().filter(|(unit, removal)| {
             let is_stored = checkpoint.has_names(removal.stored_by) || stays(unit.dir);

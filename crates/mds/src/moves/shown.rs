@@ -62,7 +62,7 @@ impl Rank {
             let (goal, to) = goal.shown(me);
             matches!(part, Part::Of(_)).then_some(MoveStatus { unit, goal, to, waits_for })
         };
-        let current = |one: &Move| status(one.part, one.unit, one.goal, Some(one.phase.waits_for()));
+        let current = |one: &Move| status(one.part, one.unit, one.goal, Some(self.waits_for(one.phase)));
         let queued = |one: &Wanted| status(one.part, one.unit, one.goal, None);
         let under_way = self.moves.current.iter().filter_map(current);
         under_way.chain(self.moves.queue.iter().filter_map(queued)).collect()

@@ -138,7 +138,9 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         Request::Heat { unit } => ranks::heat(view, op, *unit),
         Request::Hand { unit, to } => ranks::hand(view, op, *unit, *to),
         Request::Unpin { dir } => ranks::unpin(view, op, *dir),
-        Request::SetTimes { dir, mtime, stamp } => ranks::set_times(view, op, *dir, *mtime, *stamp),
+        Request::SetTimes { dir, mtime, first, stamp } => {
+            ranks::set_times(view, op, *dir, *mtime, (*first, *stamp))
+        }
         Request::Opened { node, session } => ranks::opened(view, op, *node, *session),
         // Answered before anything is planned.
         Request::Sessions { .. } | Request::Holders { .. } => Err(Errno::EINVAL.into()),

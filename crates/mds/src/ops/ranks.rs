@@ -115,9 +115,23 @@ pub(crate) fn heat(view: &View, op: &Op, unit: Unit) -> Found<Plan> {
 /// The time of a directory's content is set from its home, where the inode's is. The home may have decided meanwhile that the directory
 /// goes: this waits while its content is reserved for that, and the content has ended then. What broke: it got a header once more, behind
 /// its end in the journal; and a replay that found only that behind the last checkpoint stored it, for a directory that nobody has.
-pub(crate) fn set_times(view: &mut View, op: &mut Op, ino: Ino, mtime: Wall, stamp: u64) -> Found<Plan> {
+///
+/// Nor does a stamp say anything of units that the home did not know of: it is to look again. What broke: a directory was divided just before
+/// its time was set, with the stamp of one that has no units. If somebody had asked its home for what it had become, that put the answer
+/// together with its units, which had all changed since, as far as anybody saw: their time was shown, not the one that was set.
+pub(crate) fn set_times(
+    view: &mut View,
+    op: &mut Op,
+    ino: Ino,
+    mtime: Wall,
+    (first, stamp): (Ino, u64),
+) -> Found<Plan> {
     let dir = content(view, op, whole(ino))?;
     if view.cache.dir(dir).has(dir::REMOVED) && !stdx::mutant!("mds_times_set_of_what_is_gone") {
+        return Err(Errno::ESTALE.into());
+    }
+    let of_another = view.cache.dir(dir).header.first_unit() != first;
+    if of_another && !stdx::mutant!("mds_times_set_of_another_spread") {
         return Err(Errno::ESTALE.into());
     }
     let timed = timed_header(view, dir, mtime, stamp);

@@ -80,11 +80,14 @@ fn directory_times(
     match mtime {
         None => header_attr(attr, &shown.unwrap_or_default()),
         Some(mtime) if view.is_boundary(core.ino) => {
-            let stamp = match &shown {
-                Some(shown) => stamp(shown, view.own_header_of(slot)?),
-                None => 0,
+            let by = match &shown {
+                Some(shown) => {
+                    let own = view.own_header_of(slot)?;
+                    (own.first_unit(), stamp(shown, own))
+                }
+                None => (proto::Ino::NONE, 0),
             };
-            let own = view.header_set(core.ino, mtime, stamp)?;
+            let own = view.header_set(core.ino, mtime, by)?;
             header_attr(attr, &view.sum(&own, core.ino)?);
         }
         Some(mtime) => {

@@ -158,8 +158,13 @@ impl Rank {
                 Err(Errno::ESTALE)
             )
         );
+        // So may be the parts that it went by when it asked for that.
+        let parts_gone = gone && matches!(question, Question::SetTimes(..));
         for id in asking.waiters {
             let Some(op) = self.parked.get_mut(&id) else { continue };
+            if parts_gone && !stdx::mutant!("mds_times_set_by_old_parts") {
+                op.hears().units.clear();
+            }
             match &learned {
                 Ok(None) => {}
                 Ok(Some(learned)) => op.hears().learned = Some(Box::new(learned.clone())),

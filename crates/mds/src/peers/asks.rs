@@ -35,7 +35,7 @@ pub(crate) enum Question {
     Hand(Unit, RankId),
     /// That the entry of a directory goes whose slot is that rank's.
     Unpin(Ino),
-    SetTimes(Ino, Wall, u64),
+    SetTimes(Ino, Wall, Ino, u64),
     Opened(Ino, SessionId),
     /// For a move: whether sessions have joined, and the list of that number of what they have.
     Sessions(MoveId),
@@ -270,9 +270,9 @@ impl Rank {
                 self.gather(unit.dir);
                 (Question::Hand(unit, me), self.owner_of_unit(number, unit), Request::Hand { unit, to: me })
             }
-            Park::SetTimes { dir, mtime, stamp } => {
-                let request = Request::SetTimes { dir, mtime, stamp };
-                (Question::SetTimes(dir, mtime, stamp), owner(self, dir), request)
+            Park::SetTimes { dir, mtime, first, stamp } => {
+                let request = Request::SetTimes { dir, mtime, first, stamp };
+                (Question::SetTimes(dir, mtime, first, stamp), owner(self, dir), request)
             }
             Park::Opened(node) => {
                 let home = self.peers.replicas.get(&node.ino).copied();

@@ -144,8 +144,8 @@ impl Request {
             Self::Unpin { dir } => {
                 w.u8(51).u64(dir.0);
             }
-            Self::SetTimes { dir, mtime, stamp } => {
-                w.u8(38).u64(dir.0).i64(mtime.0).u64(*stamp);
+            Self::SetTimes { dir, mtime, first, stamp } => {
+                w.u8(38).u64(dir.0).i64(mtime.0).u64(first.0).u64(*stamp);
             }
             Self::Opened { node, session } => {
                 noded(w, 39, node);
@@ -269,7 +269,10 @@ impl Request {
             37 => Self::Hand { unit: take_unit(r)?, to: RankId(r.u16()?) },
             52 => Self::Heat { unit: take_unit(r)? },
             51 => Self::Unpin { dir: Ino(r.u64()?) },
-            38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?), stamp: r.u64()? },
+            38 => {
+                let (dir, mtime, first) = (Ino(r.u64()?), Wall(r.i64()?), Ino(r.u64()?));
+                Self::SetTimes { dir, mtime, first, stamp: r.u64()? }
+            }
             39 => Self::Opened { node: node(r)?, session: SessionId(r.u64()?) },
             41 => {
                 let count = r.u32()? as usize;

@@ -96,7 +96,8 @@ impl Coordinator {
         }
     }
 
-    /// The map of a record. One of the version that is known is not read again.
+    /// The map of a record. One of the version that is known is not read again; and what this coordinator has stored since it does not go back
+    /// from: lives were begun and things have changed hands by that.
     fn decode(&self, record: Option<(u64, Vec<u8>)>) -> Result<Arc<ClusterMap>, StoreError> {
         let damaged = |what: String| StoreError::Damaged { at: PLACE.to_owned(), what };
         let Some((version, bytes)) = record else {
@@ -113,6 +114,12 @@ impl Coordinator {
         let map = ClusterMap::decode(&bytes).map_err(|error| damaged(error.to_string()))?;
         if map.version != version {
             return Err(damaged(format!("a map of version {} as version {version}", map.version)));
+        }
+        let stored = self.map().filter(|known| known.coordinator == map.coordinator);
+        if let Some(known) =
+            stored.filter(|known| known.version > version && !stdx::mutant!("coord_follows_back"))
+        {
+            return Err(damaged(format!("version {version}, after version {}", known.version)));
         }
         Ok(Arc::new(map))
     }

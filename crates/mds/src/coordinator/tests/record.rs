@@ -211,6 +211,25 @@ fn a_record_that_is_no_map_is_never_overwritten() {
     }
 }
 
+/// What broke: a swap was acknowledged that an old map had come back over. The next one was refused, what was there was read, and
+/// followed: lives that were begun, and what had changed hands, were in no stored map any more.
+#[test]
+fn a_map_that_goes_back_is_not_followed() {
+    let (mut w, a, _) = served();
+    let old = w.registry.borrow().clone();
+    assert!(w.command(Command::SetMaxMds(2)).is_ok());
+    let known = w.coordinator.map().expect("it leads").version;
+    *w.registry.borrow_mut() = old.clone();
+    w.said.clear();
+    w.alive.remove(&a);
+    w.give(Input::Gone { daemon: a });
+    w.pass_to(w.now + 10 * SECOND);
+    let followed = w.count(|output| matches!(output, Output::Publish(map) if map.version < known));
+    assert_eq!((followed, w.registry.borrow().clone()), (0, old), "nothing is written over it: {:?}", w.said);
+    assert_eq!(w.notes("the cluster map: cluster/map: "), 1, "{:?}", w.said);
+    assert_eq!(w.coordinator.map().map(|map| map.version), Some(known));
+}
+
 #[test]
 fn one_thing_is_under_way_and_an_answer_to_nothing_is_nothing() {
     let (mut w, a, b) = served();
@@ -254,7 +273,8 @@ fn ordinary_life_costs_no_swap() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_the_record_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 7] = [
+        ("coord_follows_back", a_map_that_goes_back_is_not_followed),
         ("coord_publishes_early", nothing_is_said_before_it_is_durable),
         ("coord_answers_early", nothing_is_said_before_it_is_durable),
         ("coord_assigns_early", a_life_begins_when_the_map_names_it),

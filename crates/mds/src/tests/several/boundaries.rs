@@ -82,6 +82,35 @@ pub(super) fn a_home_that_lives_again_changes_nothing_that_others_may_keep() {
     assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
 }
 
+/// Nor does who has it then, who knows still less of what others keep.
+#[test]
+pub(super) fn a_home_that_lives_again_gives_nothing_away_that_others_may_keep() {
+    let mut c = Cluster::of(3);
+    let above = c.mkdir(root(), "above");
+    let dir = c.mkdir(above, "d");
+    assert_eq!(c.pin(dir, 2), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    // A pin would pull it back.
+    c.inject(0, Input::Move { dir: above.ino, to: RankId(1) });
+    c.pass(50);
+    c.create(dir, "made");
+    assert!(c.worlds[2].rank.peers.replicas.contains_key(&dir.ino));
+    c.cut.insert((2, 1));
+    c.crash(1);
+    c.inject(1, Input::Move { dir: above.ino, to: RankId(0) });
+    c.pass(50);
+    let set = proto::SetAttr { mode: Some(0o700), ..Default::default() };
+    let request = Request::SetAttr { node: dir, set };
+    let tid = c.start(0, EMBEDDED, request.clone());
+    c.pass(50);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), Some(NOT_MINE(1)), "rank 2 may still go by what it was told");
+    assert_eq!(c.owner(above), Some(1), "it is not announced yet");
+    c.cut.clear();
+    c.pass(100);
+    assert_eq!(c.owner(above), Some(0), "{:?}", c.worlds[1].notes);
+    let tid = c.start(0, EMBEDDED, request);
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+}
+
 #[test]
 fn a_sync_of_a_directory_is_answered_on_both_sides() {
     let (mut c, dir) = Cluster::with_moved();

@@ -9,7 +9,10 @@ use proto::caps::Recalled;
 
 /// A directory whose content is rank 1's, of which a client of rank 0 was granted everything.
 fn lent() -> (Cluster, NodeRef) {
-    let (mut c, dir) = Cluster::with_moved();
+    lends(Cluster::with_moved())
+}
+
+fn lends((mut c, dir): (Cluster, NodeRef)) -> (Cluster, NodeRef) {
     c.greet(0, Peer::User(Cred { uid: 7, gid: 7, groups: Vec::new() }), Bits::ATTRS);
     c.stat(dir);
     assert_eq!(granted(&mut c, dir), Bits::ATTRS);
@@ -126,6 +129,43 @@ fn what_a_former_life_granted_runs_out() {
     assert_eq!(c.take_answer(1, EMBEDDED, tid), None, "a client may still show what was");
     c.pass(400);
     assert!(matches!(c.take_answer(1, EMBEDDED, tid), Some(Answered::Outcome(Ok(_)))));
+}
+
+/// The owner dies, lives again, and is to give the directory away. What broke: it went at once, and whoever had it then knew nothing of the
+/// totals that the life before had told, and changed it while a client showed what it had been granted by them.
+#[test]
+fn what_a_former_life_told_is_given_back_before_it_moves() {
+    for gives_back in [true, false] {
+        let mut c = Cluster::of(3);
+        let dir = c.mkdir(root(), "d");
+        // A pin would pull it back.
+        c.inject(0, Input::Move { dir: dir.ino, to: RankId(1) });
+        c.pass(50);
+        let (mut c, dir) = lends((c, dir));
+        c.crash(1);
+        c.inject(1, Input::Move { dir: dir.ino, to: RankId(2) });
+        c.pass(200);
+        let make = |c: &mut Cluster| {
+            let request = Request::MkNod { parent: dir, name: n("made"), new: mode(0o100_644) };
+            let tid = c.start(2, EMBEDDED, request);
+            c.wait(2, EMBEDDED, tid)
+        };
+        assert_eq!(make(&mut c), NOT_MINE(1), "a client may still show what was");
+        assert_eq!(c.owner(dir), Some(1), "it is not announced yet");
+        let waits_for: Vec<_> = c.worlds[1].rank.moves_wanted().iter().map(|one| one.waits_for).collect();
+        assert_eq!(waits_for, [Some("greetings of other ranks")]);
+        let list = recalled(&mut c, dir);
+        assert!(list.iter().any(|item| item.bits.has(Bits::FS)), "{list:?}");
+        if gives_back {
+            give_back(&mut c, &list);
+            c.pass(200);
+        } else {
+            c.pass(FADES_NS / 1_000_000);
+        }
+        assert_eq!(c.owner(dir), Some(2), "{:?}", c.worlds[1].notes);
+        assert!(matches!(make(&mut c), Answered::Outcome(Ok(_))));
+        assert_eq!(c.stat(dir).size, 1);
+    }
 }
 
 /// All ranks die, and the home lives again later than the owner: who keeps something from then may not have come back to the owner at all.
@@ -285,7 +325,9 @@ fn a_home_whose_clients_keep_something_of_parts_greets_later() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_lent_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 10] = [
+        ("mds_move_unheard", what_a_former_life_told_is_given_back_before_it_moves),
+        ("mds_move_unheard", boundaries::a_home_that_lives_again_gives_nothing_away_that_others_may_keep),
         ("mds_beginners_clients_forgotten", what_was_granted_before_all_died_runs_out),
         ("mds_times_set_under_lent", a_client_gives_a_boundary_back_before_its_time_is_set),
         ("mds_lent_stays", a_client_keeps_a_boundary_until_its_content_changes),

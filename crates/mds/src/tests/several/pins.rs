@@ -371,6 +371,40 @@ pub(crate) fn an_entry_stays_until_the_store_knows_that_its_directory_is_gone() 
     }
 }
 
+/// What broke: the slot was on its way from the very rank that had the directory by an entry of its own. What it had stored for that it had
+/// stored before the removal; and it had the entry dropped as if the slot stayed.
+#[test]
+pub(crate) fn an_entry_stays_while_the_slot_of_what_is_gone_moves() {
+    let mut c = Cluster::with_slots();
+    let dir = c.dir_at(root(), 1);
+    let name = format!("d{}", c.names(root()).len() - 1);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    let file = c.create(dir, "f");
+    c.checkpoint(1);
+    c.deaf = true;
+    let slot = ClusterMap::slot_of(dir.ino, Frag::WHOLE);
+    c.slots_begin(slot..slot + 1, 0);
+    c.pass(100);
+    assert!(matches!(c.worlds[1].wishes.front(), Some(MapWish::Switch { .. })), "{:?}", c.worlds[1].wishes);
+    // All that the slot has is stored. Nothing else is before the other rank has it.
+    c.worlds[1].hold_stores = true;
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n(&name) }), Ok(Reply::Ok));
+    c.pass(50);
+    c.deaf = false;
+    c.settle();
+    c.pass(50);
+    assert_eq!((c.slot_owner(dir), c.owner(dir)), (0, Some(1)), "{:?}", c.worlds[1].notes);
+    for at in [0, 1] {
+        let link = Request::Link { node: file, parent: root(), name: n("again") };
+        assert!(!matches!(c.ask(at, link), Answered::Outcome(Ok(_))), "{at}");
+    }
+    c.hold(1).let_go();
+    c.settle();
+    c.pass(50);
+    assert_eq!(c.owner(dir), None, "{:?}", c.worlds[1].notes);
+}
+
 /// The rank dies before the coordinator has heard of it: the journal's tail tells it again.
 #[test]
 pub(crate) fn the_tail_tells_of_directories_that_are_gone() {

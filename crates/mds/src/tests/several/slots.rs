@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// The coordinator wants slots elsewhere.
-    fn slots_begin(&mut self, run: std::ops::Range<u16>, to: u16) {
+    pub(super) fn slots_begin(&mut self, run: std::ops::Range<u16>, to: u16) {
         let (rank, version) = (self.map.slots.get(run.start).rank, self.map.version + 1);
         self.map.last_move = MoveId(self.map.last_move.0 + 1);
         let moving = Some(Moving { id: self.map.last_move, to: RankId(to) });

@@ -11,6 +11,23 @@ pub(super) fn set_mtime(c: &mut Cluster, dir: NodeRef, mtime: i64) -> Result<Att
     c.attr(0, Request::SetAttr { node: dir, set })
 }
 
+/// What rank 0 asks to have times set lies in a socket, for as long as that is so of it, and of how often it has asked.
+fn sets_times_while(c: &mut Cluster, waits: impl Fn(&Cluster, usize) -> bool) -> Vec<(RankId, ClientMsg)> {
+    let mut asked = Vec::new();
+    for _ in 0..5_000 {
+        let all = std::mem::take(&mut c.worlds[0].to_ranks).into_iter();
+        let (asks, others): (VecDeque<_>, VecDeque<_>) =
+            all.partition(|(_, message)| matches!(message.asked(), Some((_, Request::SetTimes { .. }))));
+        c.worlds[0].to_ranks = others;
+        asked.extend(asks);
+        if !waits(c, asked.len()) {
+            return asked;
+        }
+        c.go_on();
+    }
+    panic!("{} are asked for: {:?}", asked.len(), c.worlds[1].notes);
+}
+
 /// Whether rank 0 answers it although nothing that it says reaches rank 1.
 fn is_known(c: &mut Cluster, dir: NodeRef) -> bool {
     c.cut.insert((0, 1));
@@ -189,6 +206,71 @@ pub(crate) fn a_time_that_is_set_wins_over_what_is_there() {
     assert_eq!(c.stat(dir).mtime, Wall(7));
     assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
     assert_eq!(c.stat(dir).mtime, Wall(7));
+}
+
+/// What broke: between what its home had heard of a directory and what it asked to have set the directory was divided, or put together and
+/// divided anew. The units that it had then had all changed since the time that was set, as far as anybody saw: it was not shown.
+#[test]
+pub(crate) fn a_time_is_set_that_is_asked_for_across_a_spreading() {
+    for was_spread in [false, true] {
+        let (mut c, dir) = Cluster::with_moved();
+        // The home has no part of it, and learns nothing by that.
+        c.map.bal_rank_mask = proto::cluster::Mask::NONE.with(RankId(1));
+        c.publish();
+        c.stat(dir);
+        for at in 0..18 {
+            c.create(dir, &format!("g{at}"));
+        }
+        if was_spread {
+            c.spread(dir, 2);
+            c.create(dir, "last");
+            assert_eq!(c.names(dir).len(), 21, "only what is cached is merged");
+        }
+        let spread = |c: &Cluster| c.worlds[1].rank.view.cache.spread(dir.ino);
+        let before = spread(&c);
+        assert_eq!(before.is_some(), was_spread);
+        let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+        let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+        let mut asked = sets_times_while(&mut c, |_, times| times == 0);
+        if was_spread {
+            c.inject(1, Input::Merge { dir: dir.ino });
+            asked.extend(sets_times_while(&mut c, |c, _| spread(c).is_some()));
+        }
+        c.inject(1, Input::Spread { dir: dir.ino, depth: 2 });
+        asked.extend(sets_times_while(&mut c, |c, _| spread(c).is_none()));
+        let mut pass = |c: &mut Cluster, ms: u64| {
+            let end = c.worlds[0].now + ms * MS;
+            asked.extend(sets_times_while(c, |c, _| c.worlds[0].now < end));
+        };
+        pass(&mut c, 500);
+        // Somebody else looks: what there is by now of the parts the home need not ask for any more.
+        let look = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: dir });
+        pass(&mut c, 100);
+        assert!(c.take_answer(0, EMBEDDED, look).is_some());
+        c.worlds[0].to_ranks.extend(asked);
+        let answered = c.wait(0, EMBEDDED, tid);
+        let Answered::Outcome(Ok(Reply::Attr(attr))) = answered else { panic!("{answered:?}") };
+        assert_eq!((attr.mtime, attr.size), (Wall(5), 20 + u64::from(was_spread)));
+        assert_eq!(c.stat(dir), attr);
+        c.come_to_rest();
+        assert_eq!(c.stat(dir).mtime, Wall(5));
+        // What happens then is later, however often.
+        for at in 0..8 {
+            c.create(dir, &format!("later{at}"));
+            assert!(c.stat(dir).mtime > Wall(5), "{at}");
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn times_that_are_set_across_a_spreading_are_caught() {
+    for defect in ["mds_times_set_of_another_spread", "mds_times_set_by_old_parts"] {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(a_time_is_set_that_is_asked_for_across_a_spreading);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
 
 /// Nothing of what ranks ask for is remembered for a retry: nobody would ever say that it may be forgotten.
