@@ -8,6 +8,7 @@ use fsck::{FsckError, Kind, RepairOptions, Report, check, repair};
 use proto::cluster::{ClusterMap, Mask, MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
+use proto::holder::Moved;
 use proto::inode::InodeCore;
 use proto::inode::flags::{BACKPTR, SLOTS};
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
@@ -16,6 +17,7 @@ use proto::name::name_hash;
 use proto::storeio::{Cut, DataOp, Payload, StoreBatch, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord};
 use proto::transact::{Left, TxnId, put_left};
+use proto::unheard::When;
 use proto::{FileId, Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
 use std::collections::BTreeSet;
 use std::fs;
@@ -407,6 +409,21 @@ fn a_directory_that_two_ranks_have_removed_is_gone() {
     assert_eq!((report.directories, report.files), (before.directories, before.files));
     put_stranger(&folder.path);
     clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+}
+
+/// Only the rank has a use for it.
+#[test]
+fn what_nobody_may_have_heard_is_read() {
+    let (folder, begins) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let [_, tail_ends] = ends(&meta, &begins);
+    meta.close();
+    let moved = Moved { unit: Unit { dir: Ino::ROOT, frag: Frag::WHOLE }, slot: 0 };
+    let said = [When::Now, When::Transaction(TxnId(5)), When::Move(MoveId(3), moved)];
+    let list = &[0; 4];
+    let said = said.map(|when| transaction(&[Mutation::Unheard { when, list }]));
+    says(&folder, RANK, tail_ends, &said);
     clean(&check(&folder.path).expect("checked"));
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
-//! `tail`, `former`, `orphans`, `files`, `locks`, `territory`, `search`, `peers`, `replicas`, `moves`, `transactions/`, `meter`, `status`; `order` is
+//! `tail`, `former`, `unheard`, `orphans`, `files`, `locks`, `territory`, `search`, `peers`, `replicas`, `moves`, `transactions/`, `meter`, `status`; `order` is
 //! for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets.
@@ -64,6 +64,7 @@ mod tests;
 mod totals;
 mod transactions;
 mod txn;
+mod unheard;
 mod units;
 mod view;
 mod warm;

@@ -729,8 +729,11 @@ impl Rank {
         let one = self.moves.current.as_mut()?;
         // From here on only a map tells that it stays. And while the journal stands still nobody is answered anyway.
         one.sealed_until = None;
-        let id = one.id?;
+        let (id, moved) = (one.id?, one.moved());
+        let unheard = std::mem::take(&mut one.found.unheard);
         let emptied = std::mem::take(&mut self.moves.emptied);
+        // Before it is let go of: once that is durable, the switch may be made.
+        self.unheard_of_move(now, (id, moved), &unheard, out);
         // Of slots it is said of each directory: a replay does not know which are placed.
         let dirs = match part {
             Part::Of(dir) => vec![dir],
@@ -815,6 +818,9 @@ impl Rank {
             self.say_moved(out);
         }
         let Some(one) = self.moves.current.take() else { return };
+        if let Some(id) = one.id {
+            self.settle_unheard((id, one.moved()), done && switched, out);
+        }
         self.view.moving = None;
         let (unit, was_announced) = (one.unit, one.id.is_some());
         if done {

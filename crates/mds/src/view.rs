@@ -20,6 +20,7 @@ use crate::totals::Totals;
 use crate::transactions::hints::Hints;
 use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
+use crate::unheard::UnheardAnswers;
 use crate::units::whole;
 use proto::cluster::{ClusterMap, Policy, RankState, Unit};
 use proto::header::FragHeader;
@@ -117,6 +118,8 @@ pub(crate) struct View {
     pub mounts: BTreeSet<SessionId>,
     /// What sessions have of inodes that came with a move, or a transaction.
     pub holders: Holders,
+    /// Answers that count in what was told of inodes that left.
+    pub unheard: UnheardAnswers,
     pub moved: Moved,
     pub now: Now,
 }
@@ -157,6 +160,7 @@ impl View {
             transactions: Transactions::default(),
             mounts: BTreeSet::new(),
             holders: Holders::default(),
+            unheard: UnheardAnswers::default(),
             config,
             inos: Inos::default(),
             given: None,

@@ -234,6 +234,54 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("mds_opens_outlive_directory", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_back_with_former_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    // An answer that is lost, and its rank dies when the inode has left, before its client has asked again.
+    (
+        "mds_unheard_not_journaled",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    ("mds_unheard_stays", "mds", "tests::several::holders::unheard::defects_of_unheard_answers_are_caught"),
+    (
+        "mds_unheard_runs_again",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_outlives_abort",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_of_no_move",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    ("mds_unheard_trimmed", "mds", "tests::several::holders::unheard::defects_of_unheard_answers_are_caught"),
+    (
+        "mds_unheard_despite_claim",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_claimed_for_ever",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_goes_along",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_cancelled",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_for_ever",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
     // The entry of what came goes, and its rank dies, before the journal has who has it open: one of 24,000 seeds with eager clients.
     (
         "mds_entry_goes_before_what_came",

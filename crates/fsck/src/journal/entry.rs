@@ -261,6 +261,16 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
         35 => b.take(8 + 8).map(|_| Mutation::OfRank)?,
         36 => Mutation::Place { ino: b.u64()?, version: b.u64()? },
         37 => Mutation::Content { dir: b.u64()? },
+        38 => {
+            let when = match b.u8()? {
+                0 => 0,
+                1 => 8,
+                2 => 8 + 8 + 8 + 1 + 2,
+                _ => return None,
+            };
+            b.take(when).and(b.bytes())?;
+            Mutation::OfRank
+        }
         _ => return None,
     })
 }
