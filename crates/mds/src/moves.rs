@@ -202,6 +202,14 @@ impl Move {
     }
 }
 
+/// A move that was asked for and given up.
+#[derive(Debug)]
+struct Abandoned {
+    version: u64,
+    coordinator: u64,
+    had_entry: bool,
+}
+
 /// The move under way, and those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
@@ -216,7 +224,7 @@ pub(crate) struct Moves {
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
     /// Units whose moves were asked for and given up before the map had them; of which map, and of which coordinator, that was.
-    abandoned: BTreeMap<Unit, (u64, u64)>,
+    abandoned: BTreeMap<Unit, Abandoned>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
     /// How directories are spread of which units are to move came into the cache.
@@ -792,8 +800,10 @@ impl Rank {
         let Some(one) = &self.moves.current else { return };
         let (part, unit, id) = (one.part, one.unit, one.id);
         if one.phase == Phase::Announce && id.is_none() {
-            let by = self.view.territory.map().map_or((0, 0), |map| (map.version, map.coordinator));
-            self.moves.abandoned.insert(unit, by);
+            let map = self.view.territory.map();
+            let (version, coordinator) = map.map_or((0, 0), |map| (map.version, map.coordinator));
+            let had_entry = self.view.territory.entry_of(unit).is_some();
+            self.moves.abandoned.insert(unit, Abandoned { version, coordinator, had_entry });
         }
         self.say_refused(part, why, out);
         out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));

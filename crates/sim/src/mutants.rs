@@ -311,6 +311,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
     ("mds_mask_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // A directory is removed whose move the coordinator has refused, and its rank is to go: one of 600 seeds.
+    ("mds_abandoned_outlives_entry", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A rank that goes after it died before it heard of a move from it: one of 19,000 seeds.
     ("mds_leaves_with_claims", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A directory with an entry that a slot has without it is removed, and its names are not yet deleted in the store when its slot's rank
