@@ -8,6 +8,7 @@ use fsck::{FsckError, Kind, RepairOptions, Report, check, repair};
 use proto::cluster::{ClusterMap, Mask, MoveId, Unit};
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
+use proto::holder::Moved;
 use proto::inode::InodeCore;
 use proto::inode::flags::{BACKPTR, SLOTS};
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
@@ -16,6 +17,7 @@ use proto::name::name_hash;
 use proto::storeio::{Cut, DataOp, Payload, StoreBatch, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord};
 use proto::transact::{Left, TxnId, put_left};
+use proto::unheard::When;
 use proto::{FileId, Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
 use std::collections::BTreeSet;
 use std::fs;
@@ -353,6 +355,76 @@ fn a_place_that_went_to_another_rank_is_the_tables() {
         assert_eq!(meta.value(StoreKey::Backptr { ino }), stored);
         meta.close();
     }
+}
+
+/// Made and removed since the checkpoints: rank 0 has had its inode, and rank 2 its content. What broke: nobody could read what says so, and the
+/// journal was taken for damaged.
+#[test]
+fn a_directory_that_two_ranks_have_removed_is_gone() {
+    let (folder, begins) = two_ranks();
+    let before = check(&folder.path).expect("checked");
+    let meta = Meta::open(&folder.path);
+    let [stopped, tail_ends] = ends(&meta, &begins);
+    let stored = meta.value(StoreKey::Header { dir: Ino::ROOT, frag: Frag::WHOLE });
+    let known = FragHeader::decode(&stored).expect("a header");
+    let (name, ino) = (&b"gone since"[..], Ino(4096 + 40));
+    let hash = meta.hash(name);
+    meta.close();
+    let (dir, frag, newborn) = (Ino::ROOT, Frag::WHOLE, false);
+    let [made, gone] = [1, 2].map(|more| Version(known.version.0 + more));
+    let header = |version, more| {
+        let mut w = Writer::new();
+        let (entries, subdirs) = (known.entries + more, known.subdirs + more);
+        FragHeader { version, entries, subdirs, ..known.clone() }.encode(&mut w);
+        w.0
+    };
+    let core = InodeCore { ino, mode: 0o040_755, nlink: 1, change: 9, ..InodeCore::default() };
+    let (mut value, mut empty) = (Writer::new(), Writer::new());
+    encode_primary(&core, None, &mut value);
+    FragHeader { version: Version(1), change: 1, ..FragHeader::default() }.encode(&mut empty);
+    let [makes, removes] = [
+        [
+            Mutation::PutDentry { dir, hash, version: made, name, value: &value.0 },
+            Mutation::PutHeader { dir, frag, version: made, newborn, header: &header(made, 1) },
+            Mutation::PutBackptr { ino, version: 9, parent: dir, hash, name },
+        ],
+        [
+            Mutation::DelDentry { dir, hash, version: gone, name },
+            Mutation::PutHeader { dir, frag, version: gone, newborn, header: &header(gone, 0) },
+            Mutation::DelPlace { ino, version: 10 },
+        ],
+    ]
+    .map(|mutations| transaction(&mutations));
+    let version = Version(1);
+    let begins = Mutation::PutHeader { dir: ino, frag, version, newborn, header: &empty.0 };
+    says(&folder, RankId(0), stopped, &[makes, removes]);
+    says(
+        &folder,
+        RANK,
+        tail_ends,
+        &[[begins], [Mutation::DelContent { dir: ino }]].map(|one| transaction(&one)),
+    );
+    let report = check(&folder.path).expect("checked");
+    clean(&report);
+    assert_eq!((report.directories, report.files), (before.directories, before.files));
+    put_stranger(&folder.path);
+    clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+}
+
+/// Only the rank has a use for it.
+#[test]
+fn what_nobody_may_have_heard_is_read() {
+    let (folder, begins) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let [_, tail_ends] = ends(&meta, &begins);
+    meta.close();
+    let moved = Moved { unit: Unit { dir: Ino::ROOT, frag: Frag::WHOLE }, slot: 0 };
+    let said = [When::Now, When::Transaction(TxnId(5)), When::Move(MoveId(3), moved)];
+    let list = &[0; 4];
+    let said = said.map(|when| transaction(&[Mutation::Unheard { when, list }]));
+    says(&folder, RANK, tail_ends, &said);
+    clean(&check(&folder.path).expect("checked"));
 }
 
 /// Rank 0 has decided a transaction that rank 2 has not carried out. What of the folder is damaged keeps a server from ending it.

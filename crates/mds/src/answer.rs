@@ -12,6 +12,7 @@ use crate::op::Op;
 use crate::output::Output;
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::StoredResult;
+use crate::unheard::{about, opened_by};
 use proto::caps::Grants;
 use proto::journal::TxnOrigin;
 use proto::message::ServerMsg;
@@ -52,7 +53,8 @@ impl Rank {
             if refused || (remember && outcome.is_ok()) {
                 let mut w = Writer::new();
                 encode_outcome(&outcome, &mut w);
-                session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });
+                let (bytes, about) = (w.0.into(), about(&op.request, &outcome));
+                session.results.insert(op.tid, StoredResult { bytes, former: false, about });
             }
         }
         if let Some(told) = op.told {
@@ -214,8 +216,8 @@ impl Rank {
             if let Some(floor) = session.floor_due() {
                 Mutation::SessionFloor { id: op.session, floor }.encode(&mut self.view.txn.muts);
             }
-            let bytes = result.0.as_slice().into();
-            session.results.insert(op.tid, StoredResult { bytes, former: false });
+            let (bytes, about) = (result.0.as_slice().into(), opened_by(op, outcome));
+            session.results.insert(op.tid, StoredResult { bytes, former: false, about });
         }
         let origin = TxnOrigin { session: op.session, tid: op.tid, result: &result.0 };
         self.commit(now, Some(&origin), out);

@@ -15,6 +15,7 @@ use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
 use proto::transact::{Left, TxnId, take_decided, take_left, take_reserved};
+use proto::unheard::{When, take_unheard};
 use proto::{DecodeError, Ino, RankId, Reader};
 
 /// The linkage version of an inode that was just made.
@@ -65,6 +66,7 @@ pub(crate) fn apply(
             Mutation::Session { id, open, client } => {
                 if !open {
                     view.holders.end_session(id);
+                    view.unheard.end_session(id);
                 }
                 sessions.replay_session(id, open, client, source);
             }
@@ -72,6 +74,7 @@ pub(crate) fn apply(
                 view.holders.note(id, moved, first, take_holders(&mut Reader::new(list))?);
             }
             Mutation::HolderGone { session, ino } => view.holders.gone(session, ino),
+            Mutation::Unheard { when, list } => unheard(view, when, list)?,
             Mutation::SessionFloor { id, floor } => sessions.set_floor(id, floor),
             Mutation::InoCounter { rank, next } => reserve_numbers(view, rank, next),
             Mutation::DataCut { file, size, truncate_seq } => {
@@ -246,20 +249,27 @@ fn reserved(
 fn committed(view: &mut View, id: TxnId, decided: &[u8], left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
     let decided = take_decided(&mut Reader::new(decided))?;
     view.transactions.committed.insert(id, decided);
-    gone_to_others(view, left)
+    gone_to_others(view, id, left)
 }
 
 /// One of either that is over.
 #[cold]
 fn resolved(view: &mut View, id: TxnId, left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
-    let gone = gone_to_others(view, left)?;
+    let gone = gone_to_others(view, id, left)?;
     view.transactions.resolve(id);
     view.territory.reserve(!view.transactions.is_free());
     Ok(gone)
 }
 
+/// What clients may not have heard of inodes that leave.
+#[cold]
+fn unheard(view: &mut View, when: When, list: &[u8]) -> Result<(), DecodeError> {
+    view.unheard.note(when, take_unheard(&mut Reader::new(list))?);
+    Ok(())
+}
+
 /// Their new owner says where they are, and stores it; what this rank has said of it before would be stored over that.
-fn gone_to_others(view: &mut View, left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
+fn gone_to_others(view: &mut View, id: TxnId, left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
     let left = take_left(&mut Reader::new(left))?;
     for Left { ino, parent, hash } in &left {
         let (ino, parent, hash) = (*ino, *parent, *hash);
@@ -271,7 +281,9 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<Vec<Ino>, DecodeError>
         view.moved.left(ino, (parent, hash));
         view.moved.note(ino);
     }
-    Ok(left.iter().map(|left| left.ino).collect())
+    let left: Vec<Ino> = left.iter().map(|left| left.ino).collect();
+    view.unheard.over(id, &left);
+    Ok(left)
 }
 
 /// Another rank may have changed the directory's content since: what the tail said of it before counts no more.

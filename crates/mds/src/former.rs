@@ -14,7 +14,7 @@ use proto::every_request;
 use proto::message::Told;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
-use proto::{Errno, SessionId, Tid};
+use proto::{Errno, Ino, SessionId, Tid};
 use stdx::Outbox;
 
 impl Rank {
@@ -48,7 +48,7 @@ impl Rank {
     }
 
     /// The session has this answer, or will never have it.
-    fn forget_one(&mut self, id: SessionId, tid: Tid) {
+    pub(crate) fn forget_one(&mut self, id: SessionId, tid: Tid) {
         if let Some(ino) = self.former_opens.remove(&(id, tid)) {
             if let Some(file) = self.view.files.existing(ino) {
                 file.kept = file.kept.saturating_sub(1);
@@ -65,7 +65,7 @@ impl Rank {
         id: SessionId,
         tid: Tid,
         (told, request): (Option<Told>, &Request),
-        StoredResult { bytes, former }: StoredResult,
+        StoredResult { bytes, former, .. }: StoredResult,
         out: &mut Outbox<Output>,
     ) {
         let outcome = decode_outcome(&mut Reader::new(&bytes)).unwrap_or(Err(Errno::EIO));
@@ -76,13 +76,13 @@ impl Rank {
             every_request!() => None,
         };
         if let Some(flags) = opens.filter(|_| former) {
+            let mut about = Ino::NONE;
             if let Ok(Reply::Created { attr, .. } | Reply::Attr(attr)) = &outcome {
                 self.count_open(attr.ino, id, crate::ops::open::rights(flags));
+                about = attr.ino;
             }
-            if let Some(session) = self.sessions.map.get_mut(&id)
-                && let Some(result) = session.results.get_mut(tid)
-            {
-                result.former = false;
+            if let Some(session) = self.sessions.map.get_mut(&id) {
+                session.results.done_again(tid, about);
             }
             self.forget_one(id, tid);
         }

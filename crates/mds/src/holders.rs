@@ -236,6 +236,7 @@ impl Rank {
             // Of these inodes nobody has anything but what was told, whatever was claimed before.
             let inos: BTreeSet<Ino> = came.iter().flatten().map(|holder| holder.ino).collect();
             for ino in inos {
+                self.view.unheard.came(ino);
                 if !stdx::mutant!("mds_claims_of_nothing") {
                     self.forget_holders(ino);
                 }

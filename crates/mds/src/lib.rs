@@ -4,7 +4,7 @@
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `perm`, `acl`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `limits`, `performed`, `caps`, `checkpoint`, `redone`,
-//! `replay`, `pace`, `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
+//! `replay`, `pace`, `tail`, `former`, `unheard`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
 //!
 //! Several ranks: `territory` (what is whose), `units`, `news` (maps that are told), `search`, `peers`, `replicas`, `totals`, `lent`;
 //! `moves`, `holders`, `spreads`, `placing`, `heat`, `census`, `leave`; `transactions/`.
@@ -66,6 +66,7 @@ mod tests;
 mod totals;
 mod transactions;
 mod txn;
+mod unheard;
 mod units;
 mod view;
 mod warm;

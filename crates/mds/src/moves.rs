@@ -194,6 +194,14 @@ fn is_by_hand((part, goal): (&Part, &Goal), dir: Ino) -> bool {
     *part == Part::Of(dir) && matches!(goal, Goal::Move(_))
 }
 
+/// A move that was asked for and given up.
+#[derive(Debug)]
+struct Abandoned {
+    version: u64,
+    coordinator: u64,
+    had_entry: bool,
+}
+
 /// The move under way, and those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
@@ -208,7 +216,7 @@ pub(crate) struct Moves {
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
     /// Units whose moves were asked for and given up before the map had them; of which map, and of which coordinator, that was.
-    abandoned: BTreeMap<Unit, (u64, u64)>,
+    abandoned: BTreeMap<Unit, Abandoned>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
     /// How directories are spread of which units are to move came into the cache.
@@ -721,8 +729,11 @@ impl Rank {
         let one = self.moves.current.as_mut()?;
         // From here on only a map tells that it stays. And while the journal stands still nobody is answered anyway.
         one.sealed_until = None;
-        let id = one.id?;
+        let (id, moved) = (one.id?, one.moved());
+        let unheard = std::mem::take(&mut one.found.unheard);
         let emptied = std::mem::take(&mut self.moves.emptied);
+        // Before it is let go of: once that is durable, the switch may be made.
+        self.unheard_of_move(now, (id, moved), &unheard, out);
         // Of slots it is said of each directory: a replay does not know which are placed.
         let dirs = match part {
             Part::Of(dir) => vec![dir],
@@ -781,8 +792,10 @@ impl Rank {
         let Some(one) = &self.moves.current else { return };
         let (part, unit, id) = (one.part, one.unit, one.id);
         if one.phase == Phase::Announce && id.is_none() {
-            let by = self.view.territory.map().map_or((0, 0), |map| (map.version, map.coordinator));
-            self.moves.abandoned.insert(unit, by);
+            let map = self.view.territory.map();
+            let (version, coordinator) = map.map_or((0, 0), |map| (map.version, map.coordinator));
+            let had_entry = self.view.territory.entry_of(unit).is_some();
+            self.moves.abandoned.insert(unit, Abandoned { version, coordinator, had_entry });
         }
         self.say_refused(part, why, out);
         out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));
@@ -807,6 +820,9 @@ impl Rank {
             self.say_moved(out);
         }
         let Some(one) = self.moves.current.take() else { return };
+        if let Some(id) = one.id {
+            self.settle_unheard((id, one.moved()), done && switched, out);
+        }
         self.view.moving = None;
         let (unit, was_announced) = (one.unit, one.id.is_some());
         if done {

@@ -106,6 +106,9 @@ pub(crate) struct Op {
     pub synced: Ino,
     /// A rewrite of bytes that are lost, should the file be here.
     pub lost: bool,
+    /// A former life may have carried it out, and what was told of its inode counts that. Its client has given it up meanwhile.
+    pub unheard: bool,
+    pub cancelled: bool,
     /// When the rank got it.
     pub since: Mono,
     pub waits: Waits,
@@ -144,6 +147,8 @@ impl Op {
             woken: false,
             synced: Ino::NONE,
             lost: false,
+            unheard: false,
+            cancelled: false,
             since,
             waits: Waits::Turn,
         }

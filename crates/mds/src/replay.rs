@@ -222,7 +222,8 @@ impl Rank {
                     && let Some(session) = self.sessions.map.get_mut(&origin.session)
                     && origin.tid >= session.floor
                 {
-                    let result = StoredResult { bytes: origin.result.into(), former: true };
+                    let bytes = origin.result.into();
+                    let result = StoredResult { bytes, former: true, about: Ino::NONE };
                     session.results.insert(origin.tid, result);
                 }
                 if !self.held_redos.is_empty() {
@@ -336,6 +337,7 @@ impl Rank {
         out.push(Output::Note { level: Level::Info, text });
         self.end_reconnect_if_all_back(out);
         self.restore_holders(now, out);
+        self.restore_unheard(out);
         self.greet_waiting(now, out);
         self.resolve_transactions();
         self.release_of_absent(now, out);

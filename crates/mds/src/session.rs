@@ -198,7 +198,7 @@ impl Sessions {
         let results = record
             .results
             .into_iter()
-            .map(|(tid, bytes)| (tid, StoredResult { bytes, former: true }))
+            .map(|(tid, bytes)| (tid, StoredResult { bytes, former: true, about: Ino::NONE }))
             .collect();
         let session = Session {
             uid: greeting::uid_of(&record.client),
@@ -435,6 +435,12 @@ impl Session {
         if let Some(result) = self.results.get(tid) {
             return Admitted::Done(result.clone());
         }
+        self.admit_again(tid, floor)
+    }
+
+    /// The same of one whose stored result does not count yet.
+    pub(crate) fn admit_again(&mut self, tid: Tid, floor: Tid) -> Admitted {
+        self.raise_floor(floor);
         if tid < self.floor || !self.running.insert(tid) {
             return Admitted::Known;
         }

@@ -310,6 +310,7 @@ impl View {
     pub(crate) fn transactions_again(&mut self) -> Vec<Vec<u8>> {
         let mut entries = Entries::default();
         self.holders.journal_again(|mutation| entries.add(mutation));
+        self.unheard.journal_again(|mutation| entries.add(mutation));
         if self.transactions.is_free() && self.transactions.committed.is_empty() {
             return entries.end();
         }

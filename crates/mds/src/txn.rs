@@ -33,6 +33,8 @@ pub(crate) struct Txn {
     pub came: Vec<(Ino, Vec<Holder>)>,
     /// Inodes that are another rank's from now on.
     pub left: Vec<Left>,
+    /// Inodes that will be, if what this rank votes for comes to be.
+    pub leaving: Vec<Ino>,
     /// It was planned by a way up that leads through other ranks, who reserve nothing of it.
     pub by_way: bool,
     /// It was planned as one of several ranks, even if it came to be of one; or may be when it is presented again.
@@ -78,6 +80,7 @@ impl Txn {
         self.counted.clear();
         self.ended.clear();
         self.left.clear();
+        self.leaving.clear();
         self.came.clear();
         self.forget_way();
     }

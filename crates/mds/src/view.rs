@@ -20,6 +20,7 @@ use crate::totals::Totals;
 use crate::transactions::hints::Hints;
 use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
+use crate::unheard::UnheardAnswers;
 use crate::units::whole;
 use proto::cluster::{ClusterMap, Policy, RankState, Unit};
 use proto::header::FragHeader;
@@ -119,6 +120,8 @@ pub(crate) struct View {
     pub limits: BTreeMap<SessionId, Ino>,
     /// What sessions have of inodes that came with a move, or a transaction.
     pub holders: Holders,
+    /// Answers that count in what was told of inodes that left.
+    pub unheard: UnheardAnswers,
     pub moved: Moved,
     pub now: Now,
 }
@@ -160,6 +163,7 @@ impl View {
             mounts: BTreeSet::new(),
             limits: BTreeMap::new(),
             holders: Holders::default(),
+            unheard: UnheardAnswers::default(),
             config,
             inos: Inos::default(),
             given: None,

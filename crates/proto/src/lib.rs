@@ -28,6 +28,7 @@ pub mod request;
 pub mod storeio;
 pub mod system;
 pub mod transact;
+pub mod unheard;
 
 pub use attr::{Attr, Cred, FileKind, SetAttr};
 pub use codec::{DecodeError, Fixed, Reader, Writer};

@@ -8,6 +8,7 @@ use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::holder::Moved;
 use crate::ids::{FileId, Frag, Ino, NameHash, RankId, SessionId, Tid, Version};
 use crate::transact::TxnId;
+use crate::unheard::When;
 
 /// The most bytes one file's content may have inside a journal record.
 pub const REDO_BYTES_MAX: usize = 65_536;
@@ -131,6 +132,11 @@ pub enum Mutation<'a> {
         session: SessionId,
         ino: Ino,
     },
+    /// What this rank has answered, and its clients may not have heard, of inodes that leave: `unheard`.
+    Unheard {
+        when: When,
+        list: &'a [u8],
+    },
     /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
     DelegateInos {
         id: SessionId,
@@ -165,6 +171,7 @@ const HOLDERS: u8 = 34;
 const HOLDER_GONE: u8 = 35;
 const DEL_PLACE: u8 = 36;
 const DEL_CONTENT: u8 = 37;
+const UNHEARD: u8 = 38;
 
 impl<'a> Mutation<'a> {
     /// Appends the mutation.
@@ -228,6 +235,10 @@ impl<'a> Mutation<'a> {
                 w.bool(first).bytes(list);
             }
             Self::HolderGone { session, ino } => put_numbers(w, HOLDER_GONE, [session.0, ino.0]),
+            Self::Unheard { when, list } => {
+                when.encode(w.u8(UNHEARD));
+                w.bytes(list);
+            }
             Self::DelegateInos { id, first, count } => {
                 w.u8(DELEGATE_INOS).u64(id.0).u64(first.0).u32(count);
             }
@@ -306,6 +317,7 @@ impl<'a> Mutation<'a> {
                 list: r.bytes(TRANSACTION_BYTES_MAX)?,
             },
             HOLDER_GONE => Self::HolderGone { session: SessionId(r.u64()?), ino: Ino(r.u64()?) },
+            UNHEARD => Self::Unheard { when: When::decode(r)?, list: r.bytes(TRANSACTION_BYTES_MAX)? },
             DELEGATE_INOS => {
                 Self::DelegateInos { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? }
             }
@@ -389,6 +401,12 @@ mod tests {
                 list: b"list",
             },
             Mutation::HolderGone { session: SessionId(1), ino: Ino(9) },
+            Mutation::Unheard { when: When::Now, list: b"list" },
+            Mutation::Unheard { when: When::Transaction(TxnId(4)), list: b"" },
+            Mutation::Unheard {
+                when: When::Move(MoveId(3), Moved { unit: Unit { dir: Ino(9), frag: Frag::WHOLE }, slot: 5 }),
+                list: b"list",
+            },
             Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
             Mutation::SessionFlags { id: SessionId(1), flags: 2 },
         ]

@@ -235,6 +235,54 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("mds_opens_outlive_directory", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_back_with_former_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    // An answer that is lost, and its rank dies when the inode has left, before its client has asked again.
+    (
+        "mds_unheard_not_journaled",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    ("mds_unheard_stays", "mds", "tests::several::holders::unheard::defects_of_unheard_answers_are_caught"),
+    (
+        "mds_unheard_runs_again",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_outlives_abort",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_of_no_move",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    ("mds_unheard_trimmed", "mds", "tests::several::holders::unheard::defects_of_unheard_answers_are_caught"),
+    (
+        "mds_unheard_despite_claim",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_claimed_for_ever",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_goes_along",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_cancelled",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
+        "mds_unheard_for_ever",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
     // The entry of what came goes, and its rank dies, before the journal has who has it open: one of 24,000 seeds with eager clients.
     (
         "mds_entry_goes_before_what_came",
@@ -275,6 +323,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_seals_however_dirty", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     // A directory in parts is removed or united at a rank that the mask excludes: one of 19,000 seeds.
     ("mds_mask_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    // A directory is removed whose move the coordinator has refused, and its rank is to go: one of 600 seeds.
+    ("mds_abandoned_outlives_entry", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A rank that goes after it died before it heard of a move from it: one of 19,000 seeds.
     ("mds_leaves_with_claims", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A directory with an entry that a slot has without it is removed, and its names are not yet deleted in the store when its slot's rank

@@ -13,6 +13,7 @@ use proto::cluster::MoveId;
 use proto::journal::{Entry, Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::storeio::StoreError;
+use proto::unheard::When;
 use proto::{Incarnation, Position, RankId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -230,6 +231,13 @@ fn text(mutation: &Mutation<'_>) -> String {
         Mutation::Holders { id, .. } => format!("opens and locks that come with move {}", id.0),
         Mutation::HolderGone { session, ino } => {
             format!("session {} has {:#x} in its own books", session.0, ino.0)
+        }
+        Mutation::Unheard { when: When::Now, .. } => "answers that nobody may have heard".to_owned(),
+        Mutation::Unheard { when: When::Transaction(id), .. } => {
+            format!("answers that nobody may have heard, for transaction {:#x}", id.0)
+        }
+        Mutation::Unheard { when: When::Move(id, _), .. } => {
+            format!("answers that nobody may have heard, for move {}", id.0)
         }
         Mutation::Prepared { id, leader, .. } => {
             format!("transaction {:#x} of rank {} prepared", id.0, leader.0)

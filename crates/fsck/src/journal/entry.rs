@@ -110,12 +110,21 @@ enum Mutation<'a> {
         id: u64,
         floor: u64,
     },
-    /// A session is to be refused and to end.
+    /// A directory is gone whose content is another rank's, which ends that.
+    Place {
+        ino: u64,
+        version: u64,
+    },
+    /// The content of such a directory ends.
+    Content {
+        dir: u64,
+    },
     Delegated {
         id: u64,
         first: u64,
         count: u32,
     },
+    /// A session is to be refused and to end.
     Evicted {
         id: u64,
     },
@@ -250,6 +259,18 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
         },
         34 => b.take(8 + 8 + 8 + 1 + 2 + 1).and(b.bytes()).map(|_| Mutation::OfRank)?,
         35 => b.take(8 + 8).map(|_| Mutation::OfRank)?,
+        36 => Mutation::Place { ino: b.u64()?, version: b.u64()? },
+        37 => Mutation::Content { dir: b.u64()? },
+        38 => {
+            let when = match b.u8()? {
+                0 => 0,
+                1 => 8,
+                2 => 8 + 8 + 8 + 1 + 2,
+                _ => return None,
+            };
+            b.take(when).and(b.bytes())?;
+            Mutation::OfRank
+        }
         _ => return None,
     })
 }
@@ -276,6 +297,10 @@ impl Overlay {
                 self.state_dentry(rank, header_key(dir, frag), version, Some(value));
             }
             Mutation::Backptr { ino, version, value } => self.state_backptr(rank, ino, version, value),
+            Mutation::Place { ino, version } => self.state_place(rank, ino, version, None),
+            Mutation::Content { dir } => {
+                self.state_dentry(rank, header_key(dir, Frag::WHOLE), u64::MAX, None);
+            }
             Mutation::Session { id, open: true, client } => {
                 self.closed.remove(&(rank, id));
                 let session = Session { client: client.into(), ..Session::default() };

@@ -79,6 +79,11 @@ impl Overlay {
         } else if self.backptr_versions.get(&ino).is_some_and(|(known, _)| *known > version) {
             return;
         }
+        self.state_place(rank, ino, version, value);
+    }
+
+    /// Where an inode is, or that it is gone.
+    pub(super) fn state_place(&mut self, rank: u16, ino: u64, version: u64, value: Option<&[u8]>) {
         self.backptr_versions.insert(ino, (version, rank));
         self.backptr.insert(ino.to_be_bytes().into(), value.map(Into::into));
     }

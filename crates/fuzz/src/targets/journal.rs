@@ -14,6 +14,7 @@ use proto::journal::{
 };
 use proto::mutation::Mutation;
 use proto::transact::TxnId;
+use proto::unheard::When;
 use proto::{FileId, Frag, Ino, NameHash, Position, RankId, SessionId, Tid, Version};
 use stdx::Wall;
 
@@ -136,6 +137,7 @@ fn samples() -> Vec<Mutation<'static>> {
             list: &[0; 4],
         },
         Mutation::HolderGone { session: SessionId(1), ino: Ino(9) },
+        Mutation::Unheard { when: When::Transaction(TxnId(4)), list: &[0; 4] },
     ]
 }
 

@@ -136,6 +136,7 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
             | Mutation::Sealed { .. }
             | Mutation::Holders { .. }
             | Mutation::HolderGone { .. }
+            | Mutation::Unheard { .. }
             | Mutation::Prepared { .. }
             | Mutation::Committed { .. }
             | Mutation::Resolved { .. } => {}

@@ -14,13 +14,14 @@ use proto::caps::Bits;
 use proto::cluster::Unit;
 use proto::storeio::Backptr;
 use proto::transact::Change;
-use proto::{Frag, Ino, NameHash};
+use proto::{Frag, Ino, NameHash, SessionId};
 
 /// Where a look at what is in use is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InUse {
     Files(Ino),
     Locks(Ino),
+    Answers(SessionId),
 }
 
 impl InUse {
@@ -147,6 +148,7 @@ impl Rank {
                     !self.view.spent_cuts.is_empty() || comes || self.view.transactions.has_below(decided);
                 if drains && busy { Slice::Wait } else { Slice::Done }
             }
+            InUse::Answers(_) => Slice::Done,
         }
     }
 

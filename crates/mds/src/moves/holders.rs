@@ -12,9 +12,11 @@ use crate::output::Output;
 use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::{Below, Part};
+use crate::unheard::done_by;
 use proto::holder::{Holder, LOCKS_MAX, Moved};
 use proto::message::ServerMsg;
 use proto::request::Request;
+use proto::unheard::Unheard;
 use proto::{Ino, NodeRef, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Outbox;
@@ -26,6 +28,8 @@ pub(super) struct Found {
     list: BTreeMap<(SessionId, Ino), Holder>,
     /// Of the list, as it is told.
     chunks: Vec<Vec<Holder>>,
+    /// What they may not have heard that the list counts.
+    pub(super) unheard: Vec<Unheard>,
 }
 
 impl Found {
@@ -115,6 +119,7 @@ impl Rank {
         let slice = match at {
             InUse::Files(from) => self.find_opens(part, from, all, &mut found),
             InUse::Locks(from) => self.find_locks(part, from, all, &mut found),
+            InUse::Answers(from) => self.find_unheard(part, from, &mut found),
         };
         if let Some(one) = &mut self.moves.current {
             one.found = found;
@@ -163,6 +168,23 @@ impl Rank {
                 }
             }
         }
+        if all { Slice::More(InUse::Answers(SessionId(0))) } else { Slice::Done }
+    }
+
+    /// What is counted of inodes below and may not be heard, from that session on. Of one that nobody has open or locked any more it may not be
+    /// known where it is. If it is elsewhere, what its client claims of it in this rank's next life says so.
+    fn find_unheard(&self, part: Part, from: SessionId, found: &mut Found) -> Slice<InUse> {
+        let mut looked = 0;
+        for (id, session) in self.sessions.map.range(from..) {
+            if looked >= self.looks() {
+                return Slice::More(InUse::Answers(*id));
+            }
+            looked += 1 + session.results.len();
+            let leaves = |ino| self.view.inode_below(ino, part) != Below::No;
+            found.unheard.extend(done_by(*id, session, leaves));
+        }
+        let done = std::mem::take(&mut found.unheard);
+        found.unheard = self.with_ended(done, |ino| self.view.inode_below(ino, part) == Below::Yes);
         Slice::Done
     }
 

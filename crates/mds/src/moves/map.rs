@@ -2,7 +2,7 @@
 //!
 //! Absent: other ranks' lives (`peers/links.rs`); whose each directory is (`territory.rs`).
 
-use super::{Goal, Phase};
+use super::{Abandoned, Goal, Phase};
 use crate::cache::dir;
 use crate::op::LoadKey;
 use crate::output::{Level, MapWish, Output};
@@ -137,15 +137,19 @@ impl Rank {
     }
 
     /// Those that no coordinator will begin any more: another one has the map, and had found what the one before began; or the entry was
-    /// changed since without a move, so that what was asked names an old one. What broke: a coordinator that died before it answered
-    /// left a directory taken for one that is about to move.
+    /// changed since without a move, or dropped, so that what was asked names an old one. What broke: a coordinator that died before it
+    /// answered left a directory taken for one that is about to move. And a directory was removed: its rank kept in mind
+    /// that it has an entry to be dropped, and never went.
     fn forget_abandoned(&mut self, map: &ClusterMap) {
         if stdx::mutant!("mds_abandoned_for_ever") {
             return;
         }
-        self.moves.abandoned.retain(|unit, (version, coordinator)| {
-            let is_changed = map.entries.get(unit).is_some_and(|entry| entry.version > *version);
-            map.coordinator == *coordinator && !is_changed
+        self.moves.abandoned.retain(|unit, Abandoned { version, coordinator, had_entry }| {
+            let is_over = match map.entries.get(unit) {
+                Some(entry) => entry.version > *version,
+                None => *had_entry && !stdx::mutant!("mds_abandoned_outlives_entry"),
+            };
+            map.coordinator == *coordinator && !is_over
         });
     }
 

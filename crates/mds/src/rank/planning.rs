@@ -62,6 +62,13 @@ impl Rank {
         if let Some(errno) = op.failed.take() {
             return self.answer(op, Err(errno), false, out);
         }
+        if op.unheard {
+            match self.unheard_answer(op, out) {
+                Ok(Some(outcome)) => return self.answer_unheard(op, outcome, out),
+                Ok(None) => return self.runs_again(now, op, out),
+                Err(stop) => return self.carry_out_plan(now, op, Err(stop), out),
+            }
+        }
         if let Request::Release { node, count } = &op.request {
             let (node, count) = (*node, *count);
             return match ops::has_holders_of(&mut self.view, op, node) {
@@ -156,7 +163,7 @@ impl Rank {
     }
 
     /// A release of what is another rank's. Its client did not know yet that it had gone, and may have claimed it.
-    fn released_elsewhere(&mut self, op: &Op, ino: Ino, count: u32, out: &mut Outbox<Output>) {
+    pub(crate) fn released_elsewhere(&mut self, op: &Op, ino: Ino, count: u32, out: &mut Outbox<Output>) {
         self.view.files.close(ino, op.session, count);
         // What was too far up to be looked for may be here all the same.
         let is_sure = stdx::mutant!("mds_nowhere_is_elsewhere");
@@ -247,6 +254,7 @@ impl Rank {
             self.own_files_move(op);
         }
         self.note_heat(op, &planned);
+        let planned = self.with_unheard(op, planned);
         self.carry_out_plan(now, op, planned, out);
     }
 

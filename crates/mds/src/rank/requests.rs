@@ -139,6 +139,7 @@ impl Rank {
         (session.fresh, session.last_request) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
+        let mut unheard = false;
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
             // A client that never heard of it reclaimed what it had before: no lock that was granted in a former life, but each that
             // was released there.
@@ -149,7 +150,11 @@ impl Rank {
             if reclaimed && session.results.get(tid).is_some_and(|r| r.former) {
                 session.results.remove(tid);
             }
-            match session.admit(tid, floor) {
+            self.view.unheard.forget_below(id, floor);
+            let is_former = session.results.get(tid).is_none_or(|result| result.former);
+            unheard = is_former && told.is_none() && self.view.unheard.has(id, tid);
+            let admitted = if unheard { session.admit_again(tid, floor) } else { session.admit(tid, floor) };
+            match admitted {
                 Admitted::New => {}
                 Admitted::Known => return,
                 Admitted::Done(result) => return self.answer_again(id, tid, (told, &request), result, out),
@@ -170,7 +175,7 @@ impl Rank {
         self.next_op += 1;
         let mut op = Op::new(self.next_op, (id, tid), cred, request, now.mono);
         (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
-        (op.of_rank, op.limit) = (of_rank, limit);
+        (op.of_rank, op.limit, op.unheard) = (of_rank, limit, unheard);
         self.begin(now, conn, &mut op, room, out);
     }
 
@@ -186,7 +191,7 @@ impl Rank {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
             return self.answer(op, Err(errno), false, out);
         }
-        if room.crowded && op.told.is_none() {
+        if room.crowded && op.told.is_none() && !op.unheard {
             return self.answer(op, Err(Errno::EBUSY), false, out);
         }
         if op.told.is_some() && room.results_full {

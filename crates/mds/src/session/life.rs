@@ -87,6 +87,7 @@ impl Rank {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
+        self.view.unheard.claimed(id, node.ino);
         if came {
             self.view.locks.forget(node.ino, id);
         }
@@ -377,6 +378,13 @@ impl Rank {
                 }
             });
         let Some((op, ino)) = found else { return };
+        // Of what a former life may have granted it is not known yet.
+        if let Some(op) = self.parked.get_mut(&op).filter(|op| op.unheard)
+            && !stdx::mutant!("mds_unheard_cancelled")
+        {
+            op.cancelled = true;
+            return;
+        }
         // Wherever it is (in line for the lock, for a load, for the end of the reconnect phase), nothing was granted yet.
         self.view.locks.cancel(ino, op);
         self.reconnect_waiters.retain(|waiter| *waiter != op);

@@ -3,7 +3,7 @@
 //!
 //! Absent: how many there may be (`Limits::results`; it bounds what is moved, too).
 
-use proto::Tid;
+use proto::{Ino, Tid};
 use std::collections::VecDeque;
 
 /// The outcome of a request that must not run twice.
@@ -13,12 +13,20 @@ pub(crate) struct StoredResult {
     pub bytes: Box<[u8]>,
     /// It comes from a former life of the rank, whose opens are gone.
     pub former: bool,
+    /// The inode that it opened, closed, locked or unlocked here; that is in no transaction.
+    pub about: Ino,
 }
 
 /// Outcomes in ascending order of their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     list: VecDeque<(Tid, StoredResult)>,
+    /// How many are about an inode.
+    about: usize,
+}
+
+fn is_about(result: &StoredResult) -> usize {
+    usize::from(result.about != Ino::NONE)
 }
 
 impl Results {
@@ -38,29 +46,44 @@ impl Results {
         self.place(tid).ok().map(|at| &self.list[at].1)
     }
 
-    pub(crate) fn get_mut(&mut self, tid: Tid) -> Option<&mut StoredResult> {
-        self.place(tid).ok().map(|at| &mut self.list[at].1)
+    /// What it did in a former life is done in this one, too.
+    pub(crate) fn done_again(&mut self, tid: Tid, about: Ino) {
+        if let Ok(at) = self.place(tid) {
+            let result = &mut self.list[at].1;
+            self.about -= is_about(result);
+            (result.former, result.about) = (false, about);
+            self.about += is_about(result);
+        }
     }
 
     /// Takes one in; it replaces what the number had.
     pub(crate) fn insert(&mut self, tid: Tid, result: StoredResult) {
+        self.about += is_about(&result);
         match self.place(tid) {
-            Ok(at) => self.list[at].1 = result,
+            Ok(at) => {
+                let before = std::mem::replace(&mut self.list[at].1, result);
+                self.about -= is_about(&before);
+            }
             Err(at) => self.list.insert(at, (tid, result)),
         }
     }
 
     pub(crate) fn remove(&mut self, tid: Tid) {
-        if let Ok(at) = self.place(tid) {
-            self.list.remove(at);
-        }
+        let removed = self.place(tid).ok().and_then(|at| self.list.remove(at));
+        self.about -= removed.map_or(0, |(_, result)| is_about(&result));
     }
 
     /// Those below `floor` go.
     pub(crate) fn forget_below(&mut self, floor: Tid) {
-        while self.list.front().is_some_and(|(tid, _)| *tid < floor) {
-            self.list.pop_front();
+        while let Some((_, result)) = self.list.pop_front_if(|(tid, _)| *tid < floor) {
+            self.about -= is_about(&result);
         }
+    }
+
+    /// Those that did something to an inode in this life, which no transaction says.
+    pub(crate) fn about_inodes(&self) -> impl Iterator<Item = (Tid, &StoredResult)> {
+        let all = if self.about == 0 { None } else { Some(self.iter()) };
+        all.into_iter().flatten().filter(|(_, result)| !result.former && result.about != Ino::NONE)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Tid, &StoredResult)> {
@@ -99,12 +122,16 @@ mod tests {
                 }
                 _ => {
                     let bytes: Box<[u8]> = step.to_le_bytes().into();
-                    results.insert(tid, StoredResult { bytes: bytes.clone(), former: false });
+                    let about = Ino(prng.below(2));
+                    results.insert(tid, StoredResult { bytes: bytes.clone(), former: false, about });
                     map.insert(tid, bytes);
                 }
             }
             assert_eq!(results.get(tid).map(|result| &result.bytes), map.get(&tid));
             assert_eq!(results.len(), map.len());
+            let about = results.iter().filter(|(_, result)| result.about != Ino::NONE).count();
+            assert_eq!(results.about_inodes().count(), about);
+            assert_eq!(results.about, about);
         }
         let all: Vec<_> = results.iter().map(|(tid, result)| (tid, result.bytes.clone())).collect();
         assert_eq!(all, map.into_iter().collect::<Vec<_>>());

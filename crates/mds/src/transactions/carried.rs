@@ -197,6 +197,7 @@ impl Rank {
         }
         for (ino, list) in came {
             self.moves.is_here_again(ino);
+            self.view.unheard.came(ino);
             // It may have been here before: a client that did not know that it had gone has claimed it since.
             if !stdx::mutant!("mds_claims_count_again") {
                 self.forget_holders(ino);

@@ -133,6 +133,11 @@ impl Leads {
             && !stdx::mutant!("mds_parts_without_bound")
     }
 
+    /// The present try of an operation.
+    pub(crate) fn id_of(&self, op: OpId) -> Option<TxnId> {
+        self.of.get(&op).map(|lead| lead.id)
+    }
+
     /// Whether an operation waits for other ranks.
     pub(crate) fn is_waiting(&self, op: OpId) -> bool {
         self.of

@@ -158,6 +158,8 @@ fn prepare(
         let kept = kept(op);
         view.transactions.intend(id, (since, leader(op)), &reserved, kept);
     }
+    let leaves = looked.iter().filter(|one| one.leaves && one.way.is_none());
+    view.txn.leaving = leaves.map(|one| one.reserved.ino).filter(|ino| *ino != Ino::NONE).collect();
     let mut w = Writer::new();
     put_reserved(&reserved, &mut w);
     if stdx::mutant!("mds_prepare_not_journaled") {

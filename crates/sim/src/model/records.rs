@@ -285,6 +285,7 @@ impl Records {
             | Mutation::Sealed { .. }
             | Mutation::Holders { .. }
             | Mutation::HolderGone { .. }
+            | Mutation::Unheard { .. }
             | Mutation::Prepared { .. }
             | Mutation::Committed { .. }
             | Mutation::Resolved { .. } => Ok(()),

@@ -287,10 +287,11 @@ impl Ranks {
         }
         for life in self.lives.values() {
             text.push_str(&format!(
-                "\n  rank {} life {} {:?}",
+                "\n  rank {} life {} {:?}, stays for {:?}",
                 life.rank.0,
                 life.incarnation.0,
-                life.machine.state()
+                life.machine.state(),
+                life.machine.stays_for()
             ));
             for op in life.machine.operations(Mono(self.now), 8).0 {
                 text.push_str(&format!("\n    {:?} of {:?}: {:?}", op.kind, op.session, op.waits));

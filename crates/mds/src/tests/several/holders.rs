@@ -2,6 +2,8 @@
 //!
 //! Absent: what a client makes of it (`client`, `router`).
 
+mod unheard;
+
 use super::*;
 use proto::request::{LockKind, LockSpec};
 

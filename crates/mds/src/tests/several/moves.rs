@@ -349,6 +349,23 @@ fn what_a_coordinator_left_unanswered_is_over_with_it() {
     assert!(!c.worlds[0].rank.moves.concerns(dir.ino));
 }
 
+/// What broke: the coordinator had refused its move, and the directory was removed. Its rank took it for one that may move yet, and never went.
+#[test]
+fn what_was_refused_is_over_with_its_entry() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    c.refuses = true;
+    c.inject(1, Input::Move { dir: dir.ino, to: RankId(0) });
+    c.pass(50);
+    c.refuses = false;
+    assert!(c.worlds[1].rank.moves.concerns(dir.ino), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
+    c.pass(50);
+    assert!(!c.map.entries.contains_key(&Unit { dir: dir.ino, frag: Frag::WHOLE }));
+    assert!(!c.worlds[1].rank.moves.concerns(dir.ino) && c.worlds[1].rank.moves.is_idle());
+}
+
 /// What is dirty when a move is announced reaches the store before the other rank looks there.
 #[test]
 fn what_is_made_while_a_move_is_announced_goes_with_it() {
@@ -517,7 +534,7 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 39] = [
+    let defects: [(&str, fn()); 40] = [
         ("mds_drops_while_slot_moves", pins::an_entry_stays_while_the_slot_of_what_is_gone_moves),
         ("mds_unpin_leaves_entry", pins::a_pin_of_what_a_slot_places_is_taken_away),
         ("mds_asks_for_drops_without_end", pins::each_is_asked_for_once_while_others_are_not_durable),
@@ -529,6 +546,7 @@ fn defects_of_several_ranks_are_caught() {
         ("mds_announce_outlives_itself", pins::a_move_that_was_given_up_before_a_map_said_it_is_over),
         ("mds_greets_after_leaving", leaving::who_has_left_takes_nobody_in),
         ("mds_pin_forgotten_unplaced", pins::a_remembered_pin_waits_until_its_place_is_known),
+        ("mds_abandoned_outlives_entry", what_was_refused_is_over_with_its_entry),
         ("mds_abandoned_for_ever", what_a_coordinator_left_unanswered_is_over_with_it),
         ("mds_refused_is_not_under_way", pins::a_move_that_a_refused_wish_hides_is_carried_out),
         ("mds_gone_with_a_dead_rank", bounces::what_a_rank_has_that_lives_again_is_not_gone),
