@@ -8,16 +8,33 @@ use super::owners::{By, Of};
 use super::promise::{Promise, about};
 use super::{Asked, Judge, Key, Pending};
 use crate::model::judge::{Fact, Verdict, asked_for, chain, is_without_xattr, overlaps, parents, performs};
-use proto::ids::{RankId, SessionId, Tid};
+use proto::ids::{NameHash, RankId, SessionId, Tid};
 use proto::name::name_hash;
-use proto::reply::Outcome;
+use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Errno, Ino, every_request};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// Whether a promise may have failed and nobody been told yet.
 pub(super) fn may_fail(judge: &Judge, promise: &Promise) -> bool {
     judge.may_be_gone(&promise.asked)
+}
+
+/// What an answer shows; of a page of a listing, where that begins and ends.
+type Seen<'a> = (&'a BTreeSet<Fact>, Option<&'a RangeInclusive<NameHash>>);
+
+/// The hashes that a page of a listing tells of.
+fn page(request: &Request, outcome: &Outcome) -> Option<RangeInclusive<NameHash>> {
+    let Request::ReadDir { after, .. } = request else { return None };
+    let until = match outcome {
+        Ok(Reply::Entries { end: true, .. }) => u64::MAX >> 1,
+        Ok(Reply::Entries { entries, end: false }) => entries.last()?.hash.cookie(),
+        Ok(Reply::Further(until)) => *until,
+        Ok(_) | Err(_) => return None,
+    };
+    // A cookie is of two hashes.
+    (*after < until).then(|| NameHash((after + 1) << 1)..=NameHash((until << 1) | 1))
 }
 
 impl Judge {
@@ -61,6 +78,7 @@ impl Judge {
         let others =
             self.promises.list.iter().filter(|((_, owner, _), promise)| *owner != key.1 && promise.is_due());
         let mut seen: Option<BTreeSet<Fact>> = None;
+        let page = page(&asked.request, outcome);
         for (other, promise) in others {
             let what = &promise.asked.request;
             // A refusal may be one that was remembered from before.
@@ -71,8 +89,9 @@ impl Judge {
                 continue;
             }
             let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request, outcome));
-            let apart =
-                |fact: &Fact| promise.lost && other.0 != key.0 && self.is_apart(other.0, what, seen, fact);
+            let apart = |fact: &Fact| {
+                promise.lost && other.0 != key.0 && self.is_apart(other.0, what, (seen, page.as_ref()), fact)
+            };
             if performs(what).iter().any(|fact| overlaps(seen, fact) && !apart(fact)) {
                 return Err(format!(
                     "does not show what was performed as {other:?} before it was asked for: {what:?}"
@@ -83,21 +102,30 @@ impl Judge {
     }
 
     /// Whether all that is seen of a directory are names in parts in which a rank that was told of other parts has no say: each rank
-    /// presents by itself. What is said of a directory as a whole is of all parts.
-    fn is_apart(&self, rank: RankId, what: &Request, seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
+    /// presents by itself. What is said of a directory as a whole is of all parts; a page of a listing says nothing of names before and
+    /// behind it. What broke: a name was removed, told early, and lost with its rank; then another rank listed its own part, behind
+    /// that name, and nobody had presented the removal yet. The page was taken for the directory as a whole.
+    fn is_apart(&self, rank: RankId, what: &Request, (seen, page): Seen<'_>, fact: &Fact) -> bool {
         let Fact::Names(dir) = fact else { return false };
-        if seen.contains(fact) {
+        if seen.contains(fact) && page.is_none() {
             return false;
         }
-        let at = |name: &[u8]| (*dir, Of::Name(name_hash(&self.seed, name)));
+        let at = |hash: NameHash| (*dir, Of::Name(hash));
+        let hash = |name: &[u8]| name_hash(&self.seed, name);
         let of = what.changed_names().filter(|(at, _)| at == dir);
+        let changed: Vec<NameHash> = of.map(|(_, name)| hash(name.as_bytes())).collect();
+        if page.is_some_and(|page| changed.iter().any(|hash| page.contains(hash))) {
+            return false;
+        }
         let told: Vec<By> =
-            of.map(|(_, name)| self.owners.governing(at(name.as_bytes()), self.tree())).collect();
-        let mut names = seen.iter().filter_map(|fact| match fact {
-            Fact::Name(of, name) if of == dir => Some(at(name)),
+            changed.iter().map(|hash| self.owners.governing(at(*hash), self.tree())).collect();
+        let names = seen.iter().filter_map(|fact| match fact {
+            Fact::Name(of, name) if of == dir => Some(hash(name)),
             Fact::Name(..) | Fact::Names(_) | Fact::Inode(_) | Fact::Life(_) | Fact::Place(_) => None,
         });
-        names.all(|at| {
+        // A unit that is in the midst of a page has its names there.
+        let ends = page.into_iter().flat_map(|page| [*page.start(), *page.end()]);
+        names.chain(ends).map(at).all(|at| {
             let by = self.owners.governing(at, self.tree());
             !told.contains(&by) && self.owners.owner(at, self.tree()) != rank
         })
@@ -165,7 +193,8 @@ mod tests {
     use super::*;
     use crate::model::records::Records;
     use proto::cluster::{ClusterMap, Entry, Policy, Unit};
-    use proto::{Frag, Name, NodeRef};
+    use proto::reply::DirEntry;
+    use proto::{FileKind, Frag, Name, NodeRef};
     use std::sync::Arc;
     use stdx::Wall;
     use stdx::hash::HashSeed;
@@ -178,8 +207,8 @@ mod tests {
         all.find(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == half).expect("one")
     }
 
-    #[test]
-    fn only_names_of_other_parts_at_other_ranks_are_apart() {
+    /// A directory in two halves: the lower one is rank 0's, the upper one rank 1's.
+    fn in_halves() -> Judge {
         let mut map = ClusterMap::first();
         map.version = 2;
         for (prefix, rank) in [(0, 0), (1 << 63, 1)] {
@@ -188,16 +217,60 @@ mod tests {
         }
         let mut judge = Judge::new(SEED, Records::default(), Wall(0));
         judge.has_map(Arc::new(map));
+        judge
+    }
+
+    fn seen(name: &Name) -> Fact {
+        Fact::Name(DIR, name.as_bytes().into())
+    }
+
+    fn removed(name: &Name) -> Request {
+        Request::Unlink { parent: NodeRef::bare(DIR), name: name.clone() }
+    }
+
+    #[test]
+    fn only_names_of_other_parts_at_other_ranks_are_apart() {
+        let judge = in_halves();
         let (low, high) = (in_half(0), in_half(1));
-        let what = Request::Unlink { parent: NodeRef::bare(DIR), name: low.clone() };
-        let seen = |name: &Name| Fact::Name(DIR, name.as_bytes().into());
+        let what = removed(&low);
         let apart = |rank, facts: &[Fact]| {
-            judge.is_apart(RankId(rank), &what, &facts.iter().cloned().collect(), &Fact::Names(DIR))
+            let facts = facts.iter().cloned().collect();
+            judge.is_apart(RankId(rank), &what, (&facts, None), &Fact::Names(DIR))
         };
         assert!(apart(0, &[seen(&high)]));
         assert!(!apart(1, &[seen(&high)]), "who told it has what is seen");
         assert!(!apart(0, &[seen(&low)]) && !apart(0, &[seen(&low), seen(&high)]), "the same part");
         assert!(!apart(0, &[seen(&high), Fact::Names(DIR)]), "the directory as a whole");
-        assert!(!judge.is_apart(RankId(0), &what, &BTreeSet::from([seen(&high)]), &Fact::Inode(DIR)));
+        let facts = BTreeSet::from([seen(&high)]);
+        assert!(!judge.is_apart(RankId(0), &what, (&facts, None), &Fact::Inode(DIR)));
+    }
+
+    /// What broke: see `is_apart`.
+    #[test]
+    fn a_page_of_another_part_is_apart() {
+        let judge = in_halves();
+        let (low, high) = (in_half(0), in_half(1));
+        let (half, end) = ((1 << 62) - 1, u64::MAX >> 1);
+        let last = name_hash(&SEED, low.as_bytes());
+        let apart = |rank, name: &Name, after, outcome: Reply| {
+            let asked = Request::ReadDir { dir: NodeRef::bare(DIR), after, attrs: false, bytes_max: 4096 };
+            let outcome = Ok(outcome);
+            let facts = asked_for(judge.tree(), &asked, &outcome);
+            let page = page(&asked, &outcome);
+            judge.is_apart(RankId(rank), &removed(name), (&facts, page.as_ref()), &Fact::Names(DIR))
+        };
+        let all = || Reply::Entries { entries: Vec::new(), end: true };
+        let until = |hash| {
+            let (name, ino, kind) = (low.as_bytes().into(), Ino(5001), FileKind::Regular);
+            Reply::Entries { entries: vec![DirEntry { hash, name, ino, kind, attr: None }], end: false }
+        };
+        assert!(apart(0, &low, half, all()), "the upper half, behind what was removed");
+        assert!(apart(1, &high, 0, Reply::Further(half)) && apart(1, &high, 0, until(last)), "before it");
+        assert!(!apart(1, &low, half, all()), "who told it has what is seen");
+        assert!(!apart(0, &low, 0, all()), "what was removed is within");
+        assert!(!apart(1, &low, 0, until(last)), "it is the last name");
+        assert!(!apart(0, &low, last.cookie(), Reply::Further(half)), "the same part");
+        assert!(!apart(0, &low, last.cookie(), all()), "the rest of that part, and another one");
+        assert!(!apart(0, &low, end, all()) && !apart(0, &low, 0, Reply::Ok), "no page");
     }
 }
