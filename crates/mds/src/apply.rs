@@ -7,7 +7,7 @@ use crate::cache::dir;
 use crate::cache::{Cache, DentryKey, Source};
 use crate::recent::{Resource, Touched};
 use crate::session::Sessions;
-use crate::view::View;
+use crate::view::{Purged, View};
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
 use proto::holder::take_holders;
@@ -303,7 +303,7 @@ fn sealed(view: &mut View, dir: Ino, source: Source) {
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
     note_end(view, ino);
-    let never_stored = content_gone(view, ino, source);
+    let never_stored = content_gone(view, ino, true, source);
     let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
     // The first place that it had: of one that came from another rank the store may have an older one.
     let is_first = |(version, _): &(u64, _)| *version <= FIRST || stdx::mutant!("mds_came_unstored");
@@ -332,18 +332,18 @@ fn note_end(view: &mut View, ino: Ino) {
 /// The content of a directory ends whose inode was another rank's; nobody keeps anything of it any more.
 #[cold]
 fn vacated(view: &mut View, dir: Ino, source: Source) {
-    content_gone(view, dir, source);
+    content_gone(view, dir, false, source);
     view.book.end(dir);
 }
 
 /// What was in a directory is gone, with its header. Whether it is known that the store has nothing of it.
-fn content_gone(view: &mut View, ino: Ino, source: Source) -> bool {
+fn content_gone(view: &mut View, ino: Ino, at_home: bool, source: Source) -> bool {
     let unit = view.cache.unit(ino);
     // What was asked for before may come to be behind that.
     let is_asked = view.moving == Some(unit) && !stdx::mutant!("mds_announced_outlives_directory");
     let has_entry = view.territory.entry_of(unit).is_some() || view.carving.contains(&ino) || is_asked;
     if has_entry && !stdx::mutant!("mds_purged_keeps_entry") {
-        view.purged.push(unit);
+        view.purged.push(Purged { unit, at_home });
     }
     let slot = match source {
         Source::Live => view.cache.find_dir(ino),

@@ -52,6 +52,8 @@ pub(crate) struct Heard {
     pub told_once: bool,
     /// Directories whose content is not placed by slots, or of which nobody knows.
     pub inherits: Vec<Ino>,
+    /// Of those, which no rank has: they are gone.
+    pub gone: Vec<Ino>,
     /// The directory that its home says its session has open for reading.
     pub opened: Ino,
     /// What was looked for, and the ranks that have it without a name, as the store says. An operation looks for two, by turns.
@@ -62,6 +64,16 @@ pub(crate) struct Heard {
     nowhere: bool,
     /// How often what it fails by was to be reserved, and told again.
     voted: u8,
+}
+
+impl Heard {
+    /// That directory's content is not placed by slots; `gone`: no rank has such a one.
+    pub(crate) fn has_no_slot(&mut self, dir: Ino, gone: bool) {
+        self.inherits.push(dir);
+        if gone && !stdx::mutant!("mds_gone_is_damage") {
+            self.gone.push(dir);
+        }
+    }
 }
 
 /// A request and what it needs to be planned again.
@@ -201,6 +213,11 @@ impl Op {
     /// Whether that directory is known to be placed by nothing of its own.
     pub(crate) fn inherits(&self, dir: Ino) -> bool {
         self.heard.as_ref().is_some_and(|heard| heard.inherits.contains(&dir))
+    }
+
+    /// Whether no rank has such a directory.
+    pub(crate) fn is_gone(&self, dir: Ino) -> bool {
+        self.heard.as_ref().is_some_and(|heard| heard.gone.contains(&dir))
     }
 
     /// What is to wait, out of the hands of who runs it: that one is done with it.

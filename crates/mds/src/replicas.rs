@@ -58,16 +58,17 @@ impl Rank {
 
     /// What never changes of a directory, for operations that wait for it. If its home does not know it what led there was old.
     pub(crate) fn take_facts(&mut self, ino: Ino, outcome: Outcome, waiters: &BTreeSet<OpId>) {
-        if let Ok(Reply::Record { value, .. }) = outcome
-            && let Ok(DentryValue::Primary(record)) = DentryValue::decode(&value)
+        if let Ok(Reply::Record { value, .. }) = &outcome
+            && let Ok(DentryValue::Primary(record)) = DentryValue::decode(value)
             && record.core.ino == ino
             && is_placed(&record.core)
         {
             return self.view.note_facts(&record.core);
         }
+        let gone = outcome == Err(Errno::ESTALE);
         for id in waiters {
             if let Some(op) = self.parked.get_mut(id) {
-                op.hears().inherits.push(ino);
+                op.hears().has_no_slot(ino, gone);
             }
         }
     }

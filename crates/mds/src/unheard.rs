@@ -263,7 +263,12 @@ impl Rank {
         planned
     }
 
-    /// A unit, or slots, is about to be let go of.
+    /// Whether the client may ask for it yet.
+    fn may_hear(&self, (id, tid): &Key) -> bool {
+        self.sessions.map.get(id).is_some_and(|session| *tid >= session.floor)
+    }
+
+    /// A unit, or slots, is about to be let go of. What its clients may not have heard was looked for in slices, before.
     pub(crate) fn unheard_of_move(
         &mut self,
         now: Now,
@@ -274,7 +279,12 @@ impl Rank {
         if stdx::mutant!("mds_unheard_stays") {
             return;
         }
-        for list in chunks(all.iter()) {
+        // What broke: a session ended meanwhile, and nothing ends what is noted of it after that. The rank never had an empty journal, and
+        // could not go.
+        let counts = |one: &&Unheard| {
+            self.may_hear(&(one.session, one.tid)) || stdx::mutant!("mds_unheard_of_ended_session")
+        };
+        for list in chunks(all.iter().filter(counts)) {
             Mutation::Unheard { when: When::Move(of.0, of.1), list: &list }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);
         }
@@ -297,9 +307,9 @@ impl Rank {
 
     /// The rank lives again. What became of a move of the life before the map says: who was to be asked for it is no more.
     pub(crate) fn restore_unheard(&mut self, out: &mut Outbox<Output>) {
-        let sessions = &self.sessions.map;
-        let is_kept = |(id, tid): &Key| sessions.get(id).is_some_and(|session| *tid >= session.floor);
-        self.view.unheard.retain(is_kept);
+        let mut unheard = std::mem::take(&mut self.view.unheard);
+        unheard.retain(|key| self.may_hear(key));
+        self.view.unheard = unheard;
         let map = self.view.territory.map().cloned();
         let of: Vec<(MoveId, Moved)> = self.view.unheard.moves.keys().copied().collect();
         for of in of {

@@ -49,6 +49,14 @@ pub(crate) struct Inos {
 /// Where primary dentries are, as far as the store has not heard: `None` = the inode is gone.
 pub(crate) type Backptrs = BTreeMap<Ino, (u64, Option<Backptr>)>;
 
+/// A directory that is gone, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purged {
+    pub unit: Unit,
+    /// Its inode was this rank's, too.
+    pub at_home: bool,
+}
+
 /// A planned operation's world.
 pub(crate) struct View {
     pub config: RankConfig,
@@ -100,7 +108,7 @@ pub(crate) struct View {
     pub shrunk: Vec<Ino>,
     pub heated: Vec<Ino>,
     /// Directories that are gone and have an entry in the cluster map.
-    pub purged: Vec<Unit>,
+    pub purged: Vec<Purged>,
     /// Directories for which an entry was asked for, and none is there yet.
     pub carving: BTreeSet<Ino>,
     /// What is to move, or to get an entry of that kind: the coordinator may have been asked for it.

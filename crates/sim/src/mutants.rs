@@ -279,6 +279,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
     ),
     (
+        "mds_unheard_of_ended_session",
+        "mds",
+        "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",
+    ),
+    (
         "mds_unheard_for_ever",
         "mds",
         "tests::several::holders::unheard::defects_of_unheard_answers_are_caught",

@@ -8,6 +8,7 @@ use crate::op::OpId;
 use crate::output::{MapWish, Output};
 use crate::peers::Question;
 use crate::rank::Rank;
+use crate::view::Purged;
 use crate::territory::{Part, Side};
 use crate::units::whole;
 use proto::cluster::{ClusterMap, Entry, Moving, Policy, Unit};
@@ -40,6 +41,8 @@ struct Removal {
     at: Position,
     /// The first checkpoint that is sure to have it.
     stored_by: u64,
+    /// Its inode was here.
+    at_home: bool,
 }
 
 impl Pins {
@@ -185,9 +188,9 @@ impl Rank {
 
     /// An inode is gone; its directory may have an entry here.
     pub(crate) fn note_purged(&mut self) {
-        let removal = Removal { at: self.journal.end, stored_by: self.checkpoint.begun + 1 };
-        for unit in std::mem::take(&mut self.view.purged) {
-            self.moves.pins.purged.insert(unit, removal);
+        let (at, stored_by) = (self.journal.end, self.checkpoint.begun + 1);
+        for Purged { unit, at_home } in std::mem::take(&mut self.view.purged) {
+            self.moves.pins.purged.insert(unit, Removal { at, stored_by, at_home });
             self.moves.pins.asked.remove(&unit);
             self.moves.pins.purge = true;
         }
@@ -229,19 +232,24 @@ impl Rank {
         out.extend(units.iter().filter_map(drop).map(Output::Wish));
     }
 
-    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where a slot of another rank's has the
-    /// directory without its entry, it is in the store, too. Whoever has that slot may know the directory, and not yet that it is gone. He
+    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where another rank has the
+    /// directory without its entry, it is in the store, too. Whoever has its slot may know the directory, and not yet that it is gone. He
     /// took it for his own by the next map, and found the names in the store that were still to be deleted there: so a client with an
     /// older handle gave a file that was removed another name. The same if the slot is this rank's and on its way to another: what is stored
-    /// for that was stored before the removal. What no slot has is with its inode, whose rank knows that it is gone. The
+    /// for that was stored before the removal. Without slots what has no entry is with its inode. But whose the inode was may have everything
+    /// then, if it was the last entry of another rank: it goes by the place that an older handle names, and does not look whether there is
+    /// such a directory. The
     /// rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
     fn removals_to_tell(&mut self) -> (bool, Vec<Unit>) {
         let (durable, checkpoint) = (self.journal.durable, &self.checkpoint);
         let view = &self.view;
-        let stays = |dir| !view.has_slots() || view.territory.keeps_slot(dir);
+        let stays = |dir, removal: &Removal| match view.has_slots() {
+            true => view.territory.keeps_slot(dir),
+            false => removal.at_home && view.territory.leaving().is_none(),
+        };
         let mut wanted = false;
         let may_go = self.moves.pins.purged.iter().filter(|(unit, removal)| {
-            let is_stored = checkpoint.has_names(removal.stored_by) || stays(unit.dir);
+            let is_stored = checkpoint.has_names(removal.stored_by) || stays(unit.dir, removal);
             let is_durable = removal.at <= durable;
             wanted |= is_durable && !is_stored && checkpoint.begun < removal.stored_by;
             is_durable && (is_stored || stdx::mutant!("mds_drops_unstored"))

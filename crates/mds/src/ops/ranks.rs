@@ -168,6 +168,8 @@ pub(crate) fn content_here(view: &mut View, op: &mut Op, unit: Unit) -> Found<u3
         }
         return match view.resolve(NodeRef::bare(unit.dir), op) {
             Ok(_) => park(LoadKey::Header { dir: number }),
+            // It was removed, and the store has that; its entry is there yet. Else names that nobody has the header of are damage.
+            Err(Stop::NotMine(_)) if op.is_gone(unit.dir) => Err(Errno::ESTALE.into()),
             Err(Stop::NotMine(_)) => Err(Errno::EIO.into()),
             Err(stop) => Err(stop),
         };

@@ -306,7 +306,7 @@ impl Rank {
         for id in asking.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
                 if let Question::Facts(ino) = question {
-                    op.hears().inherits.push(ino);
+                    op.hears().has_no_slot(ino, !is_here);
                 } else if !is_here && !op.is_sent_back() {
                     op.failed = Some(Errno::ESTALE);
                 }

@@ -6,6 +6,7 @@
 
 use crate::cache::dir::{self, Dir};
 use crate::rank::Rank;
+use crate::view::Purged;
 use proto::cluster::{ClusterMap, Entry, Unit};
 use proto::header::{FragHeader, Spread};
 use proto::{Frag, Ino};
@@ -148,7 +149,7 @@ impl Rank {
         let me = self.view.config.rank;
         let Some(map) = self.view.territory.map() else { return };
         let mine = map.entries.range(parts_of(dir)).filter(|(_, entry)| entry.rank == me);
-        let mine: Vec<Unit> = mine.map(|(unit, _)| *unit).collect();
+        let mine: Vec<Purged> = mine.map(|(unit, _)| Purged { unit: *unit, at_home: true }).collect();
         self.view.purged.extend(mine);
     }
 }

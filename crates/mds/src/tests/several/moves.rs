@@ -534,7 +534,7 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 40] = [
+    let defects: [(&str, fn()); 41] = [
         ("mds_drops_while_slot_moves", pins::an_entry_stays_while_the_slot_of_what_is_gone_moves),
         ("mds_unpin_leaves_entry", pins::a_pin_of_what_a_slot_places_is_taken_away),
         ("mds_asks_for_drops_without_end", pins::each_is_asked_for_once_while_others_are_not_durable),
@@ -567,6 +567,7 @@ fn defects_of_several_ranks_are_caught() {
         ("mds_late_goes_by_old_answer", totals::who_asks_later_is_not_told_what_was_asked_before),
         ("mds_purged_keeps_entry", pins::an_entry_goes_with_its_directory),
         ("mds_drops_unstored", pins::an_entry_stays_until_the_store_knows_that_its_directory_is_gone),
+        ("mds_drops_unstored", pins::the_last_entry_stays_until_the_store_knows_that_its_directory_is_gone),
         ("mds_pin_pulls_back", pins::a_pin_is_read_back_and_taken_away),
         ("mds_load_outlives_seal", what_a_load_brings_after_the_seal_is_not_kept),
         ("mds_asks_who_is_gone", leaving::what_is_asked_of_who_is_gone_is_asked_of_others),

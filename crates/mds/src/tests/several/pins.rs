@@ -371,6 +371,28 @@ pub(crate) fn an_entry_stays_until_the_store_knows_that_its_directory_is_gone() 
     }
 }
 
+/// What broke: it was the last entry of another rank. The one that has everything went by where an older handle says that the file was, and
+/// found it in the store.
+#[test]
+pub(crate) fn the_last_entry_stays_until_the_store_knows_that_its_directory_is_gone() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.checkpoint(0);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    c.worlds[1].hold_stores = true;
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
+    c.pass(50);
+    assert_eq!(c.owner(dir), Some(1));
+    assert_ne!(c.ask(0, Request::GetAttr { node: file }), Answered::Outcome(Err(Errno::ESTALE)), "who knows?");
+    c.hold(1).let_go();
+    c.settle();
+    c.pass(50);
+    assert_eq!(c.owner(dir), None, "{:?}", c.worlds[1].notes);
+    assert_eq!(c.call(0, Request::GetAttr { node: file }).map(drop), Err(Errno::ESTALE));
+}
+
 /// What broke: the slot was on its way from the very rank that had the directory by an entry of its own. What it had stored for that it had
 /// stored before the removal; and it had the entry dropped as if the slot stayed.
 #[test]

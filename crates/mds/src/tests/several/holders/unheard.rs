@@ -516,6 +516,34 @@ fn what_was_heard_and_what_nobody_will_hear_is_forgotten() {
     forgotten(true);
 }
 
+/// What broke: the session ended when the move had found what it may not have heard, and was not sealed yet. It was noted all the same, for
+/// ever: every checkpoint wrote it anew, and the rank, which was to go, never had an empty journal.
+fn ended_before_the_seal() {
+    let mut s = Lost::open_twice();
+    let close = s.close();
+    s.lost(close);
+    let pin = s.c.hold(0).start(EMBEDDED, Cred::ROOT, Cluster::pin_request(s.dir, 1));
+    // The new owner is about to be told who has what.
+    let is_told = |(_, message): &(RankId, ClientMsg)| {
+        matches!(message, ClientMsg::Request { request: Request::Holders { .. }, .. })
+    };
+    for _ in 0..100 {
+        if s.c.worlds[0].to_ranks.iter().any(is_told) {
+            break;
+        }
+        s.c.go_on();
+    }
+    assert!(s.c.worlds[0].to_ranks.iter().any(is_told), "{:?}", s.c.worlds[0].notes);
+    s.c.hold(0).say(REMOTE, ClientMsg::Goodbye);
+    assert_eq!(s.c.wait(0, EMBEDDED, pin), Answered::Outcome(Ok(Reply::Ok)), "{:?}", s.c.worlds[0].notes);
+    assert!(s.c.worlds[0].rank.view.unheard.is_empty());
+}
+
+#[test]
+fn what_nobody_will_hear_is_not_noted() {
+    ended_before_the_seal();
+}
+
 /// One answer to an open has some hundred bytes.
 #[test]
 fn more_than_a_transaction_keeps_stays() {
@@ -532,7 +560,7 @@ fn more_than_a_transaction_keeps_stays() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_unheard_answers_are_caught() {
-    let defects: [(&str, fn()); 14] = [
+    let defects: [(&str, fn()); 15] = [
         ("mds_unheard_not_journaled", || closed_once(Way::Renamed)),
         ("mds_unheard_not_journaled", closed_once_where_it_leads),
         ("mds_unheard_stays", || closed_once(Way::Moved)),
@@ -547,6 +575,7 @@ fn defects_of_unheard_answers_are_caught() {
         ("mds_unheard_cancelled", locked_and_killed),
         ("mds_unheard_goes_along", || back_claimed_and_gone(Way::Renamed)),
         ("mds_unheard_for_ever", || forgotten(false)),
+        ("mds_unheard_of_ended_session", ended_before_the_seal),
     ];
     for (defect, test) in defects {
         stdx::mutant::activate(Some(defect));
