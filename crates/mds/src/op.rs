@@ -62,6 +62,8 @@ pub(crate) struct Heard {
     sent_back: u8,
     /// All have said so, and nobody named another.
     nowhere: bool,
+    /// A directory whose content the rank that is to end it has not found.
+    missing: Ino,
     /// How often what it fails by was to be reserved, and told again.
     voted: u8,
 }
@@ -184,6 +186,12 @@ impl Op {
     /// decided, who is dead, may be told to the rank that gets it between the question to that and the one to his next life.
     pub(crate) fn looks_once_more(&mut self) -> bool {
         !std::mem::replace(&mut self.hears().nowhere, true)
+    }
+
+    /// The rank that is to end a directory's content does not find it. Whether its name is looked at once more: it may be gone since that
+    /// rank was asked. If it is there yet, what is missing is damage.
+    pub(crate) fn looks_whether_it_is_gone(&mut self, dir: Ino) -> bool {
+        std::mem::replace(&mut self.hears().missing, dir) != dir && !stdx::mutant!("mds_missing_is_damage")
     }
 
     /// The store says where that inode is that it looks for.

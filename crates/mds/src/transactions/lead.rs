@@ -69,6 +69,14 @@ impl Share {
             }
         }
     }
+
+    /// The directory whose content is to end there.
+    fn content(&self) -> Option<Ino> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Content { dir, .. } => Some(*dir),
+            Part::Name { .. } | Part::Inode { .. } | Part::Above { .. } | Part::Sessions { .. } => None,
+        })
+    }
 }
 
 /// One transaction that this rank leads, for one operation that waits.
@@ -305,6 +313,10 @@ impl Rank {
             // Clear waits for what was in the way of haste.
             Err(Errno::EBUSY) if lead.hasty => self.clear_again(op, 0, out),
             Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
+            Err(Errno::EIO) if self.may_be_gone(op, rank) => {
+                self.release_votes(op, out);
+                self.lead_anew(op, out);
+            }
             Err(errno) => {
                 self.end_lead(op, out);
                 self.wake_operation(op, Some(errno));
@@ -316,6 +328,16 @@ impl Rank {
                 self.wake_operation(op, Some(Errno::EIO));
             }
         }
+    }
+
+    /// A rank does not find the content that it is to end. What broke: two removed the same directory. The second one was told "not yet" while
+    /// the first had it reserved, and asked once more, without looking at the name, which the first had taken away by then. The other rank
+    /// had ended the content, and stored that; it knows of a directory only what is asked of it, says that it is damaged, and so was
+    /// the caller told (EIO). It is to hear that the name is gone.
+    fn may_be_gone(&mut self, op: OpId, rank: RankId) -> bool {
+        let share = self.leads.of.get(&op).and_then(|lead| lead.shares.get(&rank));
+        let Some(dir) = share.and_then(Share::content) else { return false };
+        self.parked.get_mut(&op).is_some_and(|op| op.looks_whether_it_is_gone(dir))
     }
 
     /// A part is another rank's than was thought: all begins anew, by the map of now.

@@ -385,7 +385,11 @@ pub(crate) fn the_last_entry_stays_until_the_store_knows_that_its_directory_is_g
     assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
     c.pass(50);
     assert_eq!(c.owner(dir), Some(1));
-    assert_ne!(c.ask(0, Request::GetAttr { node: file }), Answered::Outcome(Err(Errno::ESTALE)), "who knows?");
+    assert_ne!(
+        c.ask(0, Request::GetAttr { node: file }),
+        Answered::Outcome(Err(Errno::ESTALE)),
+        "who knows?"
+    );
     c.hold(1).let_go();
     c.settle();
     c.pass(50);

@@ -259,6 +259,32 @@ fn the_time_of_what_is_removed_meanwhile_is_not_set() {
     }
 }
 
+/// What broke: its removal was in the store by then, and nowhere else. The content's rank took that for damage.
+fn the_time_of_what_is_gone_from_the_cache_is_not_set() {
+    let mut c = Scene::new().c;
+    let dir = node(&c.lookup(root(), "d").expect("there"));
+    c.create(dir, "g");
+    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+    c.stat(dir);
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+    let (_, times) = sets_times(&mut c);
+    // Its entry is there for a while.
+    c.deaf = true;
+    assert_eq!(c.call(0, rmdir("d")), Ok(Reply::Ok));
+    c.checkpoint(1);
+    c.drop_cache(1);
+    let conn = c.links[&(0, 1)];
+    c.inject(1, Input::Message { conn, message: times });
+    c.settle();
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::ESTALE)));
+}
+
+#[test]
+fn what_is_gone_and_stored_is_not_damaged() {
+    the_time_of_what_is_gone_from_the_cache_is_not_set();
+}
+
 /// What rank 0 asks rank 1 to do next is that: it stays on its way.
 fn sets_times(c: &mut Cluster) -> (RankId, ClientMsg) {
     for _ in 0..100 {
@@ -294,10 +320,62 @@ fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
     }
 }
 
+/// An empty directory at rank 1, which two sessions remove at once. The first has done so, and the second one is yet to ask again.
+fn removed_twice() -> (Cluster, NodeRef, Tid) {
+    let Scene { mut c, dir, .. } = Scene::new();
+    c.create(dir, "g");
+    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+    // The content is no newborn: without a header in the store it is taken for damaged.
+    (0..2).for_each(|rank| c.checkpoint(rank));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    // Its entry stays in the map for a while: by that the content is asked of rank 1.
+    c.deaf = true;
+    let [first, second] = [EMBEDDED, REMOTE].map(|conn| c.hold(0).start(conn, Cred::ROOT, rmdir("d")));
+    c.settle();
+    assert_eq!(c.take_answer(0, EMBEDDED, first), Some(Answered::Outcome(Ok(Reply::Ok))));
+    assert_eq!(c.take_answer(0, REMOTE, second), None, "not yet, it was told");
+    (c, dir, second)
+}
+
+/// What broke: the second one asked again for the content, which had ended and was stored so by then, and was told EIO. A life of that
+/// rank that knows nothing of it answers the same.
+#[test]
+pub(super) fn who_removes_what_another_has_removed_meanwhile_finds_no_name() {
+    for dies in [false, true] {
+        let (mut c, dir, second) = removed_twice();
+        c.drop_cache(1);
+        if dies {
+            c.crash(1);
+        }
+        assert_eq!(c.owner(dir), Some(1), "its entry is there yet");
+        let answer = c.wait(0, REMOTE, second);
+        assert_eq!(answer, Answered::Outcome(Err(Errno::ENOENT)), "dies: {dies}, {:?}", c.worlds[1].notes);
+        c.deaf = false;
+        c.pass(50);
+        c.assert_resolved();
+    }
+}
+
+/// What is there and has lost its content is damaged: that is said, and not looked for without end.
+#[test]
+fn a_directory_without_its_content_is_damaged() {
+    let Scene { mut c, dir, .. } = Scene::new();
+    c.create(dir, "g");
+    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+    (0..2).for_each(|rank| c.drop_cache(rank));
+    let header = key_bytes(StoreKey::Header { dir: dir.ino, frag: Frag::WHOLE });
+    assert!(c.hold(1).store.remove(&header).is_some());
+    assert_eq!(c.call(0, rmdir("d")), Err(Errno::EIO), "{:?}", c.worlds[1].notes);
+    c.pass(50);
+    c.assert_resolved();
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_content_that_ends_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 7] = [
+        ("mds_gone_is_damage", the_time_of_what_is_gone_from_the_cache_is_not_set),
+        ("mds_missing_is_damage", who_removes_what_another_has_removed_meanwhile_finds_no_name),
         ("mds_times_set_of_what_is_gone", the_time_of_what_is_removed_meanwhile_is_not_set),
         ("mds_came_unstored", where_it_was_before_it_was_renamed_to_another_rank_is_stored_no_more),
         ("mds_end_forgotten", an_empty_directory_goes_and_nothing_moves_for_it),
