@@ -214,12 +214,7 @@ fn the_time_of_what_is_removed_meanwhile_is_not_set() {
         let name =
             names.into_iter().find(|name| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino));
         let name = name.expect("a name");
-        c.create(dir, "g");
-        assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
-        c.stat(dir);
-        let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
-        let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
-        let (_, times) = sets_times(&mut c);
+        let (tid, times) = time_is_set(&mut c, dir);
         // Its entry is there for a while.
         c.deaf = true;
         c.worlds[0].auto_durable = false;
@@ -263,12 +258,7 @@ fn the_time_of_what_is_removed_meanwhile_is_not_set() {
 fn the_time_of_what_is_gone_from_the_cache_is_not_set() {
     let mut c = Scene::new().c;
     let dir = node(&c.lookup(root(), "d").expect("there"));
-    c.create(dir, "g");
-    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
-    c.stat(dir);
-    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
-    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
-    let (_, times) = sets_times(&mut c);
+    let (tid, times) = time_is_set(&mut c, dir);
     // Its entry is there for a while.
     c.deaf = true;
     assert_eq!(c.call(0, rmdir("d")), Ok(Reply::Ok));
@@ -283,6 +273,16 @@ fn the_time_of_what_is_gone_from_the_cache_is_not_set() {
 #[test]
 fn what_is_gone_and_stored_is_not_damaged() {
     the_time_of_what_is_gone_from_the_cache_is_not_set();
+}
+
+/// Somebody sets the time of an empty directory of rank 1's. What rank 0 asks for that is on its way.
+fn time_is_set(c: &mut Cluster, dir: NodeRef) -> (Tid, ClientMsg) {
+    c.create(dir, "g");
+    assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
+    c.stat(dir);
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+    (tid, sets_times(c).1)
 }
 
 /// What rank 0 asks rank 1 to do next is that: it stays on its way.
