@@ -53,7 +53,7 @@ pub(crate) type Backptrs = BTreeMap<Ino, (u64, Option<Backptr>)>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purged {
     pub unit: Unit,
-    /// Its inode was this rank's, too.
+    /// Its inode was this rank's, too; or only the parts are gone.
     pub at_home: bool,
 }
 

@@ -149,6 +149,7 @@ impl Rank {
         let me = self.view.config.rank;
         let Some(map) = self.view.territory.map() else { return };
         let mine = map.entries.range(parts_of(dir)).filter(|(_, entry)| entry.rank == me);
+        // The directory is there: nothing that was removed with it is to be stored first.
         let mine: Vec<Purged> = mine.map(|(unit, _)| Purged { unit: *unit, at_home: true }).collect();
         self.view.purged.extend(mine);
     }
