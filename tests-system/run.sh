@@ -27,12 +27,13 @@ over() {
     echo "== $test"
     read -r p f < <(sed -n 's/^result: \([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     if [ -z "${f:-}" ]; then
-        echo "FAIL $test: ended without a result" >>"$log"
-        p=$(grep -c '^PASS ' "$log") f=1
+        # On a line of its own: what was cut off may have ended within one.
+        printf '\nFAIL ended without a result\n' >>"$log"
+        p=$(grep -ac '^PASS ' "$log") f=1
     fi
     cat "$log"
     # Repeated at the end: the start of a long log is what gets lost.
-    while IFS= read -r line; do failures+=("$test: ${line#FAIL }"); done < <(grep '^FAIL ' "$log")
+    while IFS= read -r line; do failures+=("$test: ${line#FAIL }"); done < <(grep -a '^FAIL ' "$log")
     passed=$((passed + p)) failed=$((failed + f))
     echo "-- $test: $((SECONDS - since[$test])) s"
 }
