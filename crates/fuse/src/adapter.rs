@@ -23,6 +23,7 @@ pub mod options;
 mod plus;
 mod prune;
 mod recall;
+mod stale;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ use nodes::Nodes;
 pub use options::{OPTION_LINES, OptionLine, Options, OptionsError, stays_inside};
 use plus::Listers;
 use prune::Pruning;
+use stale::Waiters;
 
 /// What the options mean for the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +93,7 @@ struct Shared {
     lock_owners: LockOwners,
     watch: Watch,
     droppers: Droppers,
+    stale: Waiters,
     notifier: OnceLock<Notifier>,
     meter: Meter,
     began: Instant,
@@ -122,6 +125,7 @@ impl Adapter {
             lock_owners: LockOwners::default(),
             watch: Watch::default(),
             droppers,
+            stale: Waiters::default(),
             notifier: OnceLock::new(),
             meter: Meter::default(),
             began: Instant::now(),
@@ -158,7 +162,7 @@ impl Handler for Adapter {
         }
         let about = RequestContext::of(shared, &request);
         if about.stale && request.operation.is_by_name() {
-            return reply.error(libc::ESTALE);
+            return shared.look_again_later(about.nodeid, reply);
         }
         match request.operation {
             Operation::Forget { nlookup } => {

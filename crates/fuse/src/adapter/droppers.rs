@@ -1,5 +1,6 @@
 //! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, some for names (`name_drops`),
-//! one for pages, one for nodes whose first answer may be on its way; and one for what is dropped to make room (`prune`).
+//! one for pages, one for nodes whose first answer may be on its way, one for what is dropped to make room (`prune`), and one that ends long
+//! waits for a name (`stale`).
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
@@ -81,6 +82,7 @@ pub(super) struct Droppers {
     pages: Sender<PageDrop>,
     second: Sender<SecondDrop>,
     prunes: Sender<()>,
+    stale: Sender<()>,
 }
 
 /// The threads' ends.
@@ -90,6 +92,7 @@ pub(super) struct Queues {
     pages: Receiver<PageDrop>,
     second: Receiver<SecondDrop>,
     prunes: Receiver<()>,
+    stale: Receiver<()>,
 }
 
 impl Droppers {
@@ -99,14 +102,16 @@ impl Droppers {
         let (pages, pages_queue) = channel();
         let (second, seconds_queue) = channel();
         let (prunes, prunes_queue) = channel();
+        let (stale, stale_queue) = channel();
         let queues = Queues {
             recalls: recalls_queue,
             names: Arc::clone(&names),
             pages: pages_queue,
             second: seconds_queue,
             prunes: prunes_queue,
+            stale: stale_queue,
         };
-        (Droppers { recalls, names, pages, second, prunes }, queues)
+        (Droppers { recalls, names, pages, second, prunes, stale }, queues)
     }
 
     // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
@@ -121,6 +126,11 @@ impl Droppers {
 
     pub(super) fn prune(&self) {
         let _ended = self.prunes.send(());
+    }
+
+    /// Somebody waits for a name to be dropped, and nobody did.
+    pub(super) fn watch_stale(&self) {
+        let _ended = self.stale.send(());
     }
 
     pub(super) fn drop_again(&self, second: SecondDrop) {
@@ -152,6 +162,7 @@ impl Queues {
         self.names.serve(drop_name, dropped)?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
         serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
+        serve("pando-stale", self.stale, shared, |shared, ()| shared.end_waits_that_are_long())?;
         serve("pando-redrop", self.second, shared, |shared, second| {
             shared.await_first_answers(&second);
             shared.drop_again(second);

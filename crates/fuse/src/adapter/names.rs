@@ -66,10 +66,11 @@ impl Shared {
                 self.make(about, ask, reply);
             }
             Operation::Link { target, name } => {
-                let (node, stale) = self.nodes.place(target);
-                if stale {
+                // At once: the directory is locked, which may be that of the name that is to be dropped.
+                if self.nodes.is_to_be_found(target) {
                     return Err((Errno::ESTALE, reply));
                 }
+                let node = self.nodes.node(target);
                 let ask = Request::Link { node, parent, name: name!(name) };
                 self.make(about, ask, reply);
             }

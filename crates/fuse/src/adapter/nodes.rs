@@ -61,6 +61,8 @@ struct Node {
     xattrs_absent_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
+    /// Since that recall it was found by a name that is right.
+    found_anew: bool,
     /// With that stamp the kernel was given attributes to keep, until then.
     granted: u64,
     granted_until: Mono,
@@ -167,6 +169,11 @@ impl Nodes {
         }
     }
 
+    /// Whether the kernel must look up again what it is about to link: by a name that is right it may have come by now.
+    pub(super) fn is_to_be_found(&self, nodeid: u64) -> bool {
+        self.place(nodeid).1 && self.with(nodeid, |node| !node.found_anew).unwrap_or(false)
+    }
+
     /// How to name the node to the rank.
     pub(super) fn node(&self, nodeid: u64) -> NodeRef {
         self.place(nodeid).0
@@ -192,11 +199,9 @@ impl Nodes {
                 });
                 node.lookups += 1;
                 node.used = true;
-                // A new name says nothing of the one that was taken back, which the kernel may go by still. Nor does an answer that may be
-                // older than the recall: what it was found by is perhaps what was taken back.
-                if way == Way::Found && given.asked >= node.stale {
-                    node.stale = 0;
-                }
+                // It stays stale: another name says nothing of the one that was taken back, which the kernel may go by still. And an answer
+                // that may be older than the recall says nothing at all: what it was found by is perhaps what was taken back.
+                node.found_anew |= way == Way::Found && given.asked >= node.stale;
                 node
             }
             Way::Asked => match shard.nodes.get_mut(&nodeid) {
@@ -231,7 +236,7 @@ impl Nodes {
     pub(super) fn attr_of_removed(&self, nodeid: u64) -> Option<Attr> {
         let shard = self.shard(nodeid);
         let node = shard.nodes.get(&nodeid)?;
-        let last = node.last.as_deref().filter(|_| node.stale == 0 || node.opens > 0)?;
+        let last = node.last.as_deref().filter(|_| node.stale == 0 || node.found_anew || node.opens > 0)?;
         Some(Attr { nlink: 0, ..*last })
     }
 
@@ -275,6 +280,7 @@ impl Nodes {
         let node = shard.nodes.get_mut(&nodeid)?;
         if named {
             node.stale = stamp.max(node.stale);
+            node.found_anew = false;
         }
         if bits.has(Bits::FC) {
             node.pages = 0;
@@ -286,14 +292,21 @@ impl Nodes {
         Some(Found { first_answer: node.first_answer, open, directory: node.directory })
     }
 
-    /// The kernel does not have the name any more that the recall with this stamp took.
-    pub(super) fn name_dropped(&self, nodeid: u64, stamp: u64) {
+    /// The kernel does not have the name any more that the recall with this stamp took. Whether it is not stale any more: a later recall has
+    /// a drop of its own.
+    pub(super) fn name_dropped(&self, nodeid: u64, stamp: u64) -> bool {
         self.with(nodeid, |node| {
-            // A later recall has a drop of its own, and a lookup needs none.
             if node.stale == stamp {
                 node.stale = 0;
             }
-        });
+            node.stale == 0
+        })
+        .unwrap_or(true)
+    }
+
+    /// Its old name is waited for no longer.
+    pub(super) fn believe(&self, nodeid: u64) {
+        self.with(nodeid, |node| node.stale = 0);
     }
 
     /// Counts an open: whether pages may be cached, and whether those from before may be kept.

@@ -150,8 +150,10 @@ impl Shared {
     }
 
     pub(super) fn name_dropped(&self, Over { of, owed }: Over) {
-        if let Some((nodeid, stamp)) = of {
-            self.nodes.name_dropped(nodeid, stamp);
+        if let Some((nodeid, stamp)) = of
+            && self.nodes.name_dropped(nodeid, stamp)
+        {
+            self.look_again(nodeid);
         }
         if let Some(owed) = owed
             && let Some(returned) = owed.take()

@@ -3,6 +3,7 @@
 //! Absent: files that may be open unsaid (`unopened.rs`).
 
 use super::*;
+use crate::adapter::name_drops::NameDrop;
 
 #[test]
 fn pages_are_kept_while_fc_is_held() {
@@ -77,7 +78,7 @@ fn an_answer_that_is_older_than_the_recall_of_a_name_leaves_the_node_stale() {
     let dir = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
     let fh = OpenOut::read(&dir).expect("a whole answer").fh;
     let list = Operation::ReadDirPlus { fh, offset: 0, size: 4096 };
-    for ask in [list, Operation::Lookup { name: b"f" }] {
+    for (ask, link) in [(list, b"g"), (Operation::Lookup { name: b"f" }, b"h")] {
         kernel.fake.hold();
         let asked = kernel.send(1, ask);
         let name = Some((Ino::ROOT, proto::Name::new(b"f").expect("a name")));
@@ -85,13 +86,64 @@ fn an_answer_that_is_older_than_the_recall_of_a_name_leaves_the_node_stale() {
         kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
         while kernel.receive().0 != asked {}
         kernel.fake.hold_only(|_| false);
-        let open = Operation::Open { flags: RDWR, kill_suidgid: false };
-        let opened = kernel.ask_past(file.nodeid, open);
-        assert_eq!(opened.err(), Some(libc::ESTALE), "by the name that is gone");
+        let link = Operation::Link { target: file.nodeid, name: link };
+        assert_eq!(kernel.ask_past(1, link).err(), Some(libc::ESTALE), "by the name that is gone");
         kernel.ask_past(1, Operation::Lookup { name: b"f" }).expect("there");
-        kernel.ask_past(file.nodeid, open).expect("found by a name that is right");
-        kernel.ask_past(file.nodeid, release(false)).expect("closed");
+        kernel.ask_past(1, link).expect("found by a name that is right");
     }
+}
+
+/// What broke: another mount renamed a file, who looked for it by its new name took the mark away, and the old name, which no thread had
+/// dropped yet, led to it for some milliseconds more. Whoever comes to it by a name waits for the drop, and looks again.
+#[test]
+fn who_comes_to_a_stale_node_looks_again_when_its_old_name_is_dropped() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    kernel.ask(file.nodeid, release(false)).expect("closed");
+    let shared = &kernel.adapter.shared;
+    let drop = |stamp| NameDrop {
+        parent: 1,
+        name: proto::Name::new(b"f").expect("a name"),
+        nodeid: file.nodeid,
+        stamp,
+    };
+    // From here on what is asked for is younger than a recall of stamp 1.
+    kernel.fake.recall(Ino(4711), Bits::ATTRS, None);
+    kernel.fake.wait_returned(1, PATIENCE);
+    // Not begun: no thread has come to it.
+    let announced = shared.droppers.names.announce(drop(1));
+    assert!(shared.nodes.recall(file.nodeid, Bits::LS, true, 1).is_some());
+    kernel.ask_past(1, Operation::Lookup { name: b"f" }).expect("by its new name, as it were");
+    assert!(!shared.nodes.is_to_be_found(file.nodeid), "asked for after the recall");
+    let waits = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
+    kernel.ask_past(1, Operation::GetAttr { fh: None }).expect("others are answered");
+    assert!(kernel.adapter.shared.is_waited_for(file.nodeid));
+    shared.droppers.names.begin(announced, None);
+    let (mut dropped, mut answer) = (false, None);
+    while answer.is_none() {
+        match kernel.receive() {
+            (0, code, _) => dropped |= code == abi::NotifyCode::InvalEntry as i32,
+            (unique, error, _) if unique == waits => answer = Some((dropped, error)),
+            (unique, ..) => unreachable!("{unique}"),
+        }
+    }
+    assert_eq!(answer, Some((true, -libc::ESTALE)));
+    kernel.ask_past(file.nodeid, Operation::GetAttr { fh: None }).expect("it is not stale any more");
+}
+
+/// The directory may be locked by a request that its rank does not answer.
+#[test]
+fn nobody_waits_for_a_name_without_end() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    kernel.ask(file.nodeid, release(false)).expect("closed");
+    kernel.adapter.shared.droppers.names.end();
+    kernel.fake.recall(Ino(file.nodeid), Bits::LS, Some((Ino::ROOT, b"f")));
+    kernel.fake.wait_returned(1, PATIENCE);
+    let open = Operation::Open { flags: RDWR, kill_suidgid: false };
+    assert_eq!(kernel.ask_past(file.nodeid, open).err(), Some(libc::ESTALE));
+    kernel.ask_past(file.nodeid, open).expect("believed from then on");
+    kernel.ask_past(file.nodeid, release(false)).expect("closed");
 }
 
 #[test]
