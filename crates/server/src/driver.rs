@@ -257,11 +257,30 @@ impl Driver {
         since: Option<Instant>,
         answers: &mut Vec<ServerMsg>,
     ) {
+        self.take_turns(inputs, since, false, Turn::new(own, answers));
+    }
+
+    /// As `drive`, for threads that answer no connection.
+    pub(crate) fn feed(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.drive(inputs, None, None, &mut Vec::new());
+    }
+
+    /// As `feed`, for who had a turn just now: others have theirs first.
+    fn feed_last(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.take_turns(inputs, None, true, Turn::new(None, &mut Vec::new()));
+    }
+
+    /// One turn after the other. `more`: who comes has had one just now.
+    fn take_turns(
+        &self,
+        inputs: impl IntoIterator<Item = Input>,
+        since: Option<Instant>,
+        mut more: bool,
+        mut turn: Turn<'_>,
+    ) {
         let _guard = life::AbortOnPanic { log: &self.log };
-        let mut turn = Turn::new(own, answers);
         let mut inputs = inputs.into_iter().peekable();
         let since = since.map(|since| self.clock.mono_of(since));
-        let mut more = false;
         loop {
             more = self.step(&mut inputs, since, more, &mut turn);
             self.act(&mut turn);
@@ -269,11 +288,6 @@ impl Driver {
                 return;
             }
         }
-    }
-
-    /// As `drive`, for threads that answer no connection.
-    pub(crate) fn feed(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.drive(inputs, None, None, &mut Vec::new());
     }
 
     /// One turn; `true`: there is more to take in, which came later than what was taken. `again`: so it was the last time, and others

@@ -35,21 +35,26 @@ impl Timer {
         self.wake.notify_one();
     }
 
-    /// Waits until a tick is due; `false` at the end.
-    fn wait(&self, driver: &Driver) -> bool {
+    /// Waits until a tick is due, and says whether it was so at once; `None` at the end.
+    fn wait(&self, driver: &Driver) -> Option<bool> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at_once = true;
         loop {
             if state.stop {
-                return false;
+                return None;
             }
             state = match state.at {
-                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    at_once = false;
+                    self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+                }
                 Some(at) => {
                     let left = driver.clock.until(at);
                     if left.is_zero() {
                         state.at = None;
-                        return true;
+                        return Some(at_once);
                     }
+                    at_once = false;
                     self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
@@ -57,9 +62,13 @@ impl Timer {
     }
 }
 
-/// The timer thread.
+/// The timer thread. What the rank does in slices is one tick after the other. What broke: it had the rank again before the thread that
+/// came with what had become durable, and that waited until the last slice.
 pub(super) fn run(driver: &Driver) {
-    while driver.timer.wait(driver) {
-        driver.feed([Input::Tick]);
+    while let Some(at_once) = driver.timer.wait(driver) {
+        match at_once {
+            true => driver.feed_last([Input::Tick]),
+            false => driver.feed([Input::Tick]),
+        }
     }
 }
