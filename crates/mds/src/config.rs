@@ -71,8 +71,7 @@ pub struct Limits {
     pub forget: u32,
     /// Things looked at, or dropped, in one step for a move.
     pub move_slice: u32,
-    /// Names that the store has to hear of at which a move makes another checkpoint before it seals anything; for the first time at a quarter
-    /// of that.
+    /// Names that the store has to hear of at which a move makes another checkpoint before it seals anything.
     pub move_dirty: u64,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
@@ -219,7 +218,7 @@ impl RankConfig {
             recall_caps: 8,
             forget: 16,
             move_slice: 8,
-            move_dirty: 48,
+            move_dirty: 24,
             delegated_per_session: 3,
             spread_names: 8,
             hot_names: 1,

@@ -25,8 +25,6 @@ use stdx::Outbox;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) sessions: BTreeSet<SessionId>,
-    /// Those that have joined the new owner.
-    joined: BTreeSet<SessionId>,
     list: BTreeMap<(SessionId, Ino), Holder>,
     /// Of the list, as it is told.
     chunks: Vec<Vec<Holder>>,
@@ -43,11 +41,6 @@ impl Found {
 }
 
 impl Found {
-    /// It is looked for once more: some of them may be gone by now.
-    pub(super) fn again(&mut self) {
-        *self = Self { joined: std::mem::take(&mut self.joined), ..Self::default() };
-    }
-
     /// Where they were.
     pub(super) fn places(&self) -> impl Iterator<Item = NodeRef> {
         self.list.values().map(|holder| NodeRef { ino: holder.ino, parent: holder.parent, hash: holder.hash })
@@ -197,15 +190,12 @@ impl Rank {
 
     /// All who have something below are to be at the new owner's before anything is sealed.
     pub(super) fn ask_sessions(&mut self, after_ns: u64, out: &mut Outbox<Output>) -> Option<Phase> {
-        let one = self.moves.current.as_mut()?;
+        let one = self.moves.current.as_ref()?;
         let (id, to) = (one.id?, one.to?);
-        // One that has ended joins nobody any more.
-        one.found.sessions.retain(|session| self.sessions.map.contains_key(session));
-        let sessions: Vec<SessionId> = one.found.sessions.difference(&one.found.joined).copied().collect();
-        if sessions.is_empty() {
-            let (part, of) = (one.part, one.unit.dir);
-            return Some(self.seal_part(part, of));
+        if one.found.sessions.is_empty() {
+            return Some(self.seal_part(one.part, one.unit.dir));
         }
+        let sessions: Vec<SessionId> = one.found.sessions.iter().copied().collect();
         let version = self.view.territory.version();
         for session in &sessions {
             self.send_now(*session, ServerMsg::Join { rank: to, version }, out);
@@ -218,12 +208,14 @@ impl Rank {
     pub(super) fn sessions_joined(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
         match self.moves.heard.take()? {
             true => {
-                let one = self.moves.current.as_mut()?;
-                one.found.joined = one.found.sessions.clone();
+                let one = self.moves.current.as_ref()?;
                 let (part, of) = (one.part, one.unit.dir);
                 Some(self.seal_part(part, of))
             }
-            false => self.ask_sessions(JOIN_NS, out).filter(|next| *next != Phase::Join),
+            false => {
+                self.ask_sessions(JOIN_NS, out);
+                None
+            }
         }
     }
 
