@@ -323,7 +323,7 @@ impl Rank {
                 }
             }
             Phase::Sessions if more => {}
-            Phase::Sessions => self.store_record(now),
+            Phase::Sessions => self.store_record(now, StoreBatch::new(Ino::SYSTEM, None)),
             Phase::Record => {}
         }
     }
@@ -387,10 +387,9 @@ impl Rank {
         self.checkpoint_turn(now, out);
     }
 
-    /// All that the position stands for is stored.
-    fn store_record(&mut self, now: Now) {
+    /// All that the position stands for is stored, but for what is in the batch already.
+    fn store_record(&mut self, now: Now, mut batch: StoreBatch) {
         self.checkpoint.phase = Phase::Record;
-        let mut batch = StoreBatch::new(Ino::SYSTEM, None);
         let closed = std::mem::take(&mut self.sessions.closed);
         let rank = self.view.config.rank;
         // A session that ended at this rank may have joined it again, under its number.

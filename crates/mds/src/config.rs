@@ -71,7 +71,8 @@ pub struct Limits {
     pub forget: u32,
     /// Things looked at, or dropped, in one step for a move.
     pub move_slice: u32,
-    /// Names that the store has to hear of at which a move makes another checkpoint before it seals anything.
+    /// Names that the store has to hear of at which a move makes another checkpoint before it seals anything; for the first time at a quarter
+    /// of that.
     pub move_dirty: u64,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
@@ -218,7 +219,7 @@ impl RankConfig {
             recall_caps: 8,
             forget: 16,
             move_slice: 8,
-            move_dirty: 24,
+            move_dirty: 48,
             delegated_per_session: 3,
             spread_names: 8,
             hot_names: 1,

@@ -89,6 +89,8 @@ enum Phase {
     Gather(InUse),
     /// They join the new owner.
     Join,
+    /// Until so many checkpoints are complete, what became dirty since goes to the store, so that little is left for the seal.
+    Settle { until: u64 },
     /// Sealed: what is under way below ends.
     Drain(InUse),
     /// What they have open or locked is noted.
@@ -120,7 +122,8 @@ impl Phase {
             | Self::Announce
             | Self::Recall { .. }
             | Self::Gather(_)
-            | Self::Join => true,
+            | Self::Join
+            | Self::Settle { .. } => true,
             Self::Named
             | Self::Dropping
             | Self::Drain(_)
@@ -142,7 +145,9 @@ impl Phase {
             }
             Self::Seek { .. } => "where files are that are open or locked",
             Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
-            Self::PreFlush { .. } | Self::Flush { .. } | Self::Places(..) => "the metadata store",
+            Self::PreFlush { .. } | Self::Settle { .. } | Self::Flush { .. } | Self::Places(..) => {
+                "the metadata store"
+            }
             Self::Recall { .. } => "clients that keep something there",
             Self::Join => "clients that are to connect to the new owner",
             Self::Tell(_) => "the new owner",
@@ -182,7 +187,7 @@ struct Move {
     /// Since when nobody is served there.
     sealed_at: Option<Mono>,
     /// How often it stored once more what became dirty before it was sealed.
-    flushes: u8,
+    settled: u8,
     ops: Vec<OpId>,
     found: Found,
     /// The directory of the unit that moves stays cached: who looks below the unit has to know how it is spread.
@@ -254,6 +259,7 @@ impl Moves {
                 | Phase::PreFlush { .. }
                 | Phase::Announce
                 | Phase::Join
+                | Phase::Settle { .. }
                 | Phase::Tell(_)
                 | Phase::Journal(_)
                 | Phase::Switch => false,
@@ -281,7 +287,8 @@ impl Moves {
             | Phase::Announce
             | Phase::Recall { .. }
             | Phase::Gather(_)
-            | Phase::Join => false,
+            | Phase::Join
+            | Phase::Settle { .. } => false,
         })
     }
 
@@ -336,10 +343,13 @@ impl Rank {
         self.checkpoint.begun + 1
     }
 
-    fn flush_sealed(&mut self) -> Phase {
+    fn flush_sealed(&mut self, now: Now, out: &mut Outbox<Output>) -> Phase {
         let keeps = stdx::mutant!("mds_seal_waits_to_thin") || stdx::mutant!("mds_moved_stays_cached");
         let thin = (!keeps).then_some((0, NameHash(0)));
-        Phase::Flush { until: self.next_checkpoint(), thin }
+        let until = if stdx::mutant!("mds_move_unflushed") { 0 } else { self.next_checkpoint() };
+        // At once: in the next step what is clean begins to leave the cache, and that takes its time.
+        self.checkpoint_turn(now, out);
+        Phase::Flush { until, thin }
     }
 
     /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
@@ -428,8 +438,9 @@ impl Rank {
             if let Some(one) = &mut self.moves.current {
                 one.phase = next;
             }
-            // The next slice has a step of its own.
-            if std::mem::discriminant(&phase) == std::mem::discriminant(&next) {
+            // The next slice has a step of its own, so that what was begun in this one is handed over before it.
+            let is_flush = matches!(next, Phase::Flush { .. });
+            if is_flush || std::mem::discriminant(&phase) == std::mem::discriminant(&next) {
                 return;
             }
         }
@@ -479,7 +490,7 @@ impl Rank {
                 until,
                 sealed_until: None,
                 sealed_at: None,
-                flushes: 0,
+                settled: 0,
                 ops,
                 found: Found::default(),
                 held: None,
@@ -594,6 +605,9 @@ impl Rank {
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Join => self.sessions_joined(out),
+            Phase::Settle { until } if self.checkpoint.last < until => None,
+            // Somebody may have opened something meanwhile.
+            Phase::Settle { .. } => Some(Phase::Seek { announced: true }),
             Phase::Drain(at) => match self.in_use_below(part, at, true) {
                 Slice::More(at) => Some(Phase::Drain(at)),
                 Slice::Wait => None,
@@ -602,7 +616,7 @@ impl Rank {
             },
             Phase::List(at) => match self.find_holders(part, at, true) {
                 Slice::More(at) => Some(Phase::List(at)),
-                Slice::Wait | Slice::Done => Some(self.flush_sealed()),
+                Slice::Wait | Slice::Done => Some(self.flush_sealed(now, out)),
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
@@ -613,13 +627,13 @@ impl Rank {
             Phase::Places(list, from) => match self.places_stored(part, (list, from)) {
                 Slice::More((list, from)) => Some(Phase::Places(list, from)),
                 Slice::Wait | Slice::Done => Some(Phase::Empty(0)),
-                Slice::No(_) => Some(self.flush_sealed()),
+                Slice::No(_) => Some(self.flush_sealed(now, out)),
             },
             Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.tell_holders(),
             Phase::Empty(from) => match self.empty_below(from) {
                 Slice::More(from) => Some(Phase::Empty(from)),
                 Slice::Wait | Slice::Done => self.tell_holders(),
-                Slice::No(_) => Some(self.flush_sealed()),
+                Slice::No(_) => Some(self.flush_sealed(now, out)),
             },
             Phase::Tell(at) => match self.chunk_told(at, out)? {
                 Told::More(next) => Some(next),
@@ -628,8 +642,7 @@ impl Rank {
             Phase::Journal(position) if self.journal.durable < position => None,
             Phase::Journal(_) => self.wish_switch(now, out).then_some(Phase::Switch),
             Phase::Switch => {
-                let is_due = self.moves.current.as_ref().is_some_and(|one| one.until <= now.mono);
-                if is_due {
+                if self.moves.current.as_ref()?.until <= now.mono {
                     self.wish_switch(now, out);
                 }
                 None

@@ -25,6 +25,8 @@ use stdx::Outbox;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) sessions: BTreeSet<SessionId>,
+    /// Those that have joined the new owner.
+    joined: BTreeSet<SessionId>,
     list: BTreeMap<(SessionId, Ino), Holder>,
     /// Of the list, as it is told.
     chunks: Vec<Vec<Holder>>,
@@ -41,6 +43,11 @@ impl Found {
 }
 
 impl Found {
+    /// It is looked for once more: some of them may be gone by now.
+    pub(super) fn again(&mut self) {
+        *self = Self { joined: std::mem::take(&mut self.joined), ..Self::default() };
+    }
+
     /// Where they were.
     pub(super) fn places(&self) -> impl Iterator<Item = NodeRef> {
         self.list.values().map(|holder| NodeRef { ino: holder.ino, parent: holder.parent, hash: holder.hash })
@@ -190,12 +197,15 @@ impl Rank {
 
     /// All who have something below are to be at the new owner's before anything is sealed.
     pub(super) fn ask_sessions(&mut self, after_ns: u64, out: &mut Outbox<Output>) -> Option<Phase> {
-        let one = self.moves.current.as_ref()?;
+        let one = self.moves.current.as_mut()?;
         let (id, to) = (one.id?, one.to?);
-        if one.found.sessions.is_empty() {
-            return Some(self.seal_part(one.part, one.unit.dir));
+        // One that has ended joins nobody any more.
+        one.found.sessions.retain(|session| self.sessions.map.contains_key(session));
+        let sessions: Vec<SessionId> = one.found.sessions.difference(&one.found.joined).copied().collect();
+        if sessions.is_empty() {
+            let (part, of) = (one.part, one.unit.dir);
+            return Some(self.seal_part(part, of));
         }
-        let sessions: Vec<SessionId> = one.found.sessions.iter().copied().collect();
         let version = self.view.territory.version();
         for session in &sessions {
             self.send_now(*session, ServerMsg::Join { rank: to, version }, out);
@@ -208,14 +218,12 @@ impl Rank {
     pub(super) fn sessions_joined(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
         match self.moves.heard.take()? {
             true => {
-                let one = self.moves.current.as_ref()?;
+                let one = self.moves.current.as_mut()?;
+                one.found.joined = one.found.sessions.clone();
                 let (part, of) = (one.part, one.unit.dir);
                 Some(self.seal_part(part, of))
             }
-            false => {
-                self.ask_sessions(JOIN_NS, out);
-                None
-            }
+            false => self.ask_sessions(JOIN_NS, out).filter(|next| *next != Phase::Join),
         }
     }
 

@@ -186,6 +186,7 @@ impl Rank {
             | Phase::Recall { .. }
             | Phase::Gather(_)
             | Phase::Join
+            | Phase::Settle { .. }
             | Phase::Drain(_)
             | Phase::List(_)
             | Phase::Tell(_)

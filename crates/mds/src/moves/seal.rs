@@ -3,7 +3,6 @@
 //! Absent: the phases of a move (`moves.rs`).
 
 use super::below::InUse;
-use super::holders::Found;
 use super::map::words;
 use super::{Goal, Move, Moves, Phase, Wanted};
 use crate::output::{Level, Output};
@@ -16,7 +15,10 @@ use stdx::time::MS;
 use stdx::{Mono, Outbox};
 
 /// So often a move stores once more what became dirty, before it seals it as it is.
-const FLUSHES: u8 = 3;
+const SETTLED_MAX: u8 = 4;
+/// For the first time it does at that part of `Limits::move_dirty`: in the time of that checkpoint less becomes dirty than has since the one before
+/// the move was announced.
+const ONCE: u64 = 4;
 /// Of so many it is remembered how long the next seal may be; one that is forgotten begins with the shortest.
 const BROKEN_MAX: usize = 1_024;
 
@@ -68,19 +70,22 @@ impl Moves {
 }
 
 impl Rank {
-    /// From here on nobody is served there, if not much has to be stored first: the seal ends with a checkpoint of the whole rank.
+    /// From here on nobody is served there, if not much has to be stored first: the seal ends with a checkpoint of the whole rank, and how long
+    /// that takes is a matter of how many names it stores.
     pub(super) fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
         let (limits, now, lease_ns) =
             (self.view.config.limits, self.view.now.mono, self.view.config.lease_ns);
-        let is_dirty =
-            self.view.cache.dirty() > limits.move_dirty && !stdx::mutant!("mds_seals_however_dirty");
+        let dirty = self.view.cache.dirty();
         // As long as a checkpoint takes, the next one finds as much again: the move is not to be over before it has begun.
-        let has_time = |one: &Move| one.until.since(now) > lease_ns && one.flushes < FLUSHES;
-        if let Some(one) = self.moves.current.as_mut().filter(|one| is_dirty && has_time(one)) {
-            one.flushes += 1;
-            // Some of them may be gone then.
-            one.found = Found::default();
-            return Phase::PreFlush { until: self.next_checkpoint() };
+        let settles = |one: &Move| {
+            let most = if one.settled == 0 { limits.move_dirty / ONCE } else { limits.move_dirty };
+            dirty > most && one.until.since(now) > lease_ns && one.settled < SETTLED_MAX
+        };
+        let never = stdx::mutant!("mds_seals_however_dirty");
+        if let Some(one) = self.moves.current.as_mut().filter(|one| settles(one) && !never) {
+            one.settled += 1;
+            one.found.again();
+            return Phase::Settle { until: self.next_checkpoint() };
         }
         self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))), of);
         if let Some(one) = &mut self.moves.current {

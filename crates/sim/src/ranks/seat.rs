@@ -91,6 +91,14 @@ impl Ranks {
     }
 
     pub(super) fn seat_hears(&mut self, input: Input) -> Verdict {
+        // An operator gives one command after the other: what broke here was a world in which an older number of ranks came in
+        // behind the newer one that it then waited for.
+        let input = match (input, self.seat.wanted) {
+            (Input::Command { id, command: Command::SetMaxMds(_) }, Some(wanted)) => {
+                Input::Command { id, command: wanted }
+            }
+            (input, _) => input,
+        };
         self.step_seat(input)
     }
 

@@ -463,6 +463,61 @@ fn who_does_not_join_the_new_owner_holds_the_move_up() {
     assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
 }
 
+/// What broke: the new owner was asked for a session that had ended until the move was given up.
+#[test]
+fn who_has_ended_is_awaited_no_longer() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.asks_well(0, Request::Open { node: file, flags: 0 });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.pass(5);
+    assert!(c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some());
+    c.hold(0).say(REMOTE, ClientMsg::Goodbye);
+    c.pass(200);
+    assert_eq!(
+        c.take_answer(0, EMBEDDED, tid),
+        Some(Answered::Outcome(Ok(Reply::Ok))),
+        "{:?}",
+        c.worlds[0].notes
+    );
+    assert_eq!(c.owner(dir), Some(1));
+}
+
+/// What was opened while a move waits for the store goes along: its session joins the new owner, and one that has joined is not asked again.
+#[test]
+fn what_is_opened_while_the_rest_is_stored_goes_along() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.checkpoint(0);
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.deaf = true;
+    c.pass(20);
+    for number in 0..20 {
+        c.create(dir, &format!("f{number}"));
+    }
+    c.hold(0).hold_stores = true;
+    c.deaf = false;
+    c.pass(50);
+    assert!(!c.worlds[0].rank.moves.is_sealed(), "the store is slow, and it is served");
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    assert!(c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_none());
+    c.hold(0).let_go();
+    c.pass(20);
+    assert!(
+        c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some(),
+        "{:?}",
+        c.worlds[0].notes
+    );
+    c.join(0, 1, Peer::Trusted);
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
+    assert!(c.owner(dir) == Some(1) && c.is_locked(file));
+}
+
 #[test]
 fn a_move_that_is_given_up_leaves_all_as_it_was() {
     let mut c = Cluster::new();
