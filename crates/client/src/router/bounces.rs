@@ -40,6 +40,8 @@ pub(super) struct Bounced {
     by: BTreeSet<RankId>,
     /// All had sent it away, and nobody was named: each is asked once more, the first after a pause.
     twice: bool,
+    /// The time for whom ranks name is over: the others were asked once more.
+    last_round: bool,
     named: u32,
     /// The last pause.
     pause_ns: u64,
@@ -246,7 +248,7 @@ impl Many {
         }
         // Where it is being renamed, and who decided that is dead, it may have come to one that was asked before, behind the back of one that
         // was asked later and knows of nothing any more.
-        let later = askable.into_iter().find(|rank| *rank != from);
+        let later = askable.iter().copied().find(|rank| *rank != from);
         if let (None, Some(rank), Some(bounced)) = (again, later, self.bounces.get_mut(&call))
             && !bounced.twice
             && !stdx::mutant!("client_asks_all_once")
@@ -263,6 +265,7 @@ impl Many {
         // From when all were asked, and not from when the first was: one that was dead meanwhile may have to tell another one yet what it
         // decided before it died.
         let here_ns = now.since(*bounced.since.get_or_insert(now));
+        let third = askable.into_iter().find(|rank| *rank != from && *rank != owner);
         // A time in which one of them was dead is as short as any pause.
         let one_ns = bounced.last.replace(now).map_or(0, |last| now.since(last).min(PAUSE_MAX_NS));
         bounced.spent_ns += one_ns;
@@ -272,6 +275,12 @@ impl Many {
             Next::Ask(owner)
         } else if here_ns < if in_vain { PAUSE_MAX_NS } else { NAMED_NS } {
             Next::Wait(Some(owner))
+        } else if let Some(third) = third.filter(|_| !bounced.last_round)
+            && !stdx::mutant!("client_asks_thirds_once")
+        {
+            // What broke: two ranks named each other by hints, and the third one, which had been asked first, got the file meanwhile.
+            (bounced.last_round, bounced.by) = (true, BTreeSet::from([from, owner]));
+            Next::Ask(third)
         } else {
             Next::Fail
         }

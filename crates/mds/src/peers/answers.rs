@@ -324,6 +324,9 @@ impl Rank {
     /// Not while it waits for the store, whose answer wakes it: it had asked other ranks for several things, and a search that was woken
     /// by the next of them would go on as if it had looked where that answer is to come from.
     pub(crate) fn plans_again(&mut self, id: OpId) {
+        if self.parked.get(&id).is_some_and(|op| self.sets_times(op)) {
+            return;
+        }
         let Some(op) = self.parked.get_mut(&id) else { return };
         if op.waits != Waits::Store || stdx::mutant!("mds_woken_from_store") {
             op.waits = Waits::Turn;

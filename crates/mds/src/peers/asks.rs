@@ -5,7 +5,7 @@
 
 use super::links::Link;
 use super::serves;
-use crate::op::{OpId, Park};
+use crate::op::{Op, OpId, Park};
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::territory::Side;
@@ -125,6 +125,19 @@ impl Rank {
         } else {
             asking.waiters.insert(op)
         };
+    }
+
+    /// Whether it waits for an answer by which times are set. What else it has asked for does not wake it: what broke, it planned again by
+    /// the answer to an older question, and had the times set once more, later, behind what had changed them meanwhile.
+    pub(crate) fn sets_times(&self, op: &Op) -> bool {
+        let is_asked_by = |asking: &Asking| asking.waiters.contains(&op.id) || asking.late.contains(&op.id);
+        matches!(&op.request, Request::SetAttr { set, .. } if set.mtime.is_some())
+            && !stdx::mutant!("mds_times_set_behind_answer")
+            && self
+                .peers
+                .questions
+                .iter()
+                .any(|(question, asking)| matches!(question, Question::SetTimes(..)) && is_asked_by(asking))
     }
 
     /// Another rank is asked for something that no operation waits for by itself, after a while.

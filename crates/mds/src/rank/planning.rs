@@ -466,7 +466,8 @@ impl Rank {
         let Some(op) = self.parked.get(&id) else { return };
         let is_over = op.session != OWN && ended(op.session);
         // The store's answer wakes it, or those of other ranks: what else it was noted for it has not come to.
-        let waits = self.leads.is_waiting(id) || (op.waits == Waits::Store && self.state.serves());
+        let is_told_first = || op.waits == Waits::Store || self.sets_times(op);
+        let waits = self.leads.is_waiting(id) || (self.state.serves() && is_told_first());
         if waits && !is_over {
             return;
         }

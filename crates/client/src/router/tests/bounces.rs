@@ -84,6 +84,43 @@ fn ranks_that_name_each_other_are_asked_so_often_and_no_more() {
     }
 }
 
+/// What broke: two ranks named each other by hints, which lead nowhere. The third one had been asked first, and got the file meanwhile.
+#[test]
+fn who_got_it_meanwhile_is_asked_although_others_name_each_other() {
+    let mut bench = Bench::with(&map(2, 3, &[(PINNED.ino, 1)]));
+    let said = bench.call(1, lookup(NodeRef::bare(Ino(8000)), "a"));
+    let mut said = bench.not_mine(0, said.asked(0)[0], Some(1), 2);
+    let mut at = 1;
+    for times in 0.. {
+        assert!(times < 100, "rank 0 is asked once more");
+        if said.has(&Output::Connect { rank: RankId(at) }) {
+            bench.step(Input::Connected { rank: RankId(at) });
+            said = bench.welcome(at, 5, false);
+        }
+        if said.asked(at).is_empty() {
+            said = bench.passes(101);
+        }
+        let tid = said.asked(at)[0];
+        said = bench.not_mine(at, tid, Some(3 - at), 2);
+        assert_eq!(said.answers(), []);
+        if let [tid] = said.asked(0)[..] {
+            let found = Ok(Reply::Attr(attr(8001, Ino(8000))));
+            assert_eq!(bench.reply(0, tid, found.clone()).answers(), [(1, found)]);
+            break;
+        }
+        at = 3 - at;
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_asks_thirds_once_is_caught() {
+    stdx::mutant::activate(Some("client_asks_thirds_once"));
+    let verdict = std::panic::catch_unwind(who_got_it_meanwhile_is_asked_although_others_name_each_other);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// What broke: a rank had died with a decision that another one had not carried out, and so long as nobody had what that brings, the others
 /// sent the call away. When it lived again the time for that was over.
 #[test]

@@ -273,6 +273,40 @@ fn times_that_are_set_across_a_spreading_are_caught() {
     }
 }
 
+/// What broke: what it had asked before came to nothing later, which woke it, and it had the times set once more, behind the answer.
+#[test]
+pub(crate) fn a_time_is_not_set_again_behind_the_answer() {
+    let (mut c, dir) = Cluster::with_moved();
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::Now), ..Default::default() };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+    let mut asked = sets_times_while(&mut c, |_, times| times == 0);
+    for again in 0..3 {
+        let rank = &mut c.worlds[0].rank;
+        let waits: Vec<_> = rank.parked.keys().copied().collect();
+        assert_eq!(waits.len(), 1, "{again}");
+        rank.look_again(waits.iter().copied());
+        // What wakes others may have noted it, too.
+        rank.runnable.extend(waits);
+        let end = c.worlds[0].now + 100 * MS;
+        asked.extend(sets_times_while(&mut c, |c, _| c.worlds[0].now < end));
+    }
+    assert_eq!(asked.len(), 1);
+    c.worlds[0].to_ranks.extend(asked);
+    let answered = c.wait(0, EMBEDDED, tid);
+    let Answered::Outcome(Ok(Reply::Attr(attr))) = answered else { panic!("{answered:?}") };
+    c.come_to_rest();
+    assert_eq!(c.stat(dir), attr);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn times_that_are_set_behind_an_answer_are_caught() {
+    stdx::mutant::activate(Some("mds_times_set_behind_answer"));
+    let verdict = std::panic::catch_unwind(a_time_is_not_set_again_behind_the_answer);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Nothing of what ranks ask for is remembered for a retry: nobody would ever say that it may be forgotten.
 #[test]
 fn what_ranks_ask_for_leaves_no_results() {
