@@ -83,7 +83,9 @@ impl Rank {
     ) -> Option<Vec<Need>> {
         let book = &self.view.book;
         let copies = || book.has_copies() && self.concerns_copies(&op.request);
-        if book.is_alone_among_clients(op.place) && self.view.txn.left.is_empty() && !copies() {
+        // What goes to another rank, now or soon, nobody keeps, be it his who asks.
+        let stays = self.view.txn.left.is_empty() && self.view.territory.leaving().is_none();
+        if book.is_alone_among_clients(op.place) && stays && !copies() {
             return None;
         }
         let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };

@@ -247,11 +247,13 @@ impl Moves {
         let waits = self.waits;
         self.unseen.is_settling()
             || self.current.as_ref().is_some_and(|one| match one.phase {
-                Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => {
-                    true
-                }
+                Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) => true,
                 Phase::Flush { thin, .. } => thin.is_some(),
-                Phase::Seek { .. } | Phase::Recall { .. } | Phase::Drain(_) => !waits,
+                Phase::Seek { .. }
+                | Phase::Recall { .. }
+                | Phase::Gather(_)
+                | Phase::Drain(_)
+                | Phase::List(_) => !waits,
                 Phase::Name
                 | Phase::Named
                 | Phase::Unname
@@ -601,7 +603,8 @@ impl Rank {
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
             Phase::Gather(at) => match self.find_holders(part, at, false) {
                 Slice::More(at) => Some(Phase::Gather(at)),
-                Slice::Wait | Slice::Done => self.ask_sessions(0, out),
+                Slice::Wait => None,
+                Slice::Done => self.ask_sessions(0, out),
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Join => self.sessions_joined(out),
@@ -616,7 +619,8 @@ impl Rank {
             },
             Phase::List(at) => match self.find_holders(part, at, true) {
                 Slice::More(at) => Some(Phase::List(at)),
-                Slice::Wait | Slice::Done => Some(self.flush_sealed(now, out)),
+                Slice::Wait => None,
+                Slice::Done => Some(self.flush_sealed(now, out)),
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),

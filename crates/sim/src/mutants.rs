@@ -322,8 +322,15 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "mds_times_set_behind_answer",
         "mds",
-        "tests::several::totals::times_that_are_set_behind_an_answer_are_caught",
+        "tests::several::totals::times_that_are_set_where_or_when_it_is_too_late_are_caught",
     ),
+    (
+        "mds_times_set_of_what_came_home",
+        "mds",
+        "tests::several::totals::times_that_are_set_where_or_when_it_is_too_late_are_caught",
+    ),
+    ("mds_ended_go_along", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_comes_with_grants", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     (
         "mds_times_set_by_old_parts",
         "mds",
@@ -365,6 +372,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Two remove a directory whose content is another rank's at once, and that is stored before the second one asks again: one of 1,000 seeds.
     (
         "mds_missing_is_damage",
+        "mds",
+        "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
+    ),
+    (
+        "mds_gone_is_the_answer",
         "mds",
         "tests::several::transactions::rmdir::defects_of_content_that_ends_are_caught",
     ),

@@ -205,8 +205,10 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
     let mut gone = None;
     let here = view.cache.parent_of(slot);
     let at = DentryKey { dir: view.cache.outer(at.dir), ..at };
+    let mut own = false;
     if at != (DentryKey { dir: here, hash: node.hash, name: node.name.as_bytes() }) {
-        bits = bits.with(LINK);
+        own = comes_below_leaving(view, new.ino, at.dir);
+        bits = bits.with(if own { Bits::ALL } else { LINK });
         gone = named(here, node.name.as_bytes());
     }
     if new.nlink != old.nlink || links(record.ext.as_deref()) != links(ext) {
@@ -217,6 +219,15 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
         bits = AUTH;
     }
     needs.add(new.ino, bits, gone);
+    needs.list.iter_mut().filter(|need| need.ino == new.ino).for_each(|need| need.own |= own);
+}
+
+/// Whether an inode comes into what is on its way to another rank. What was granted there has been taken back, and nothing is any more; nobody
+/// looks again. What broke: a file was renamed into it while the move waited for somebody to join, and its clients kept what they had of it
+/// when it was the new owner's, who did not know of them.
+fn comes_below_leaving(view: &View, ino: Ino, dir: Ino) -> bool {
+    let is_there = |part| view.is_below(dir, part) && !view.is_inode_below(ino, part);
+    view.territory.leaving().is_some_and(is_there) && !stdx::mutant!("mds_comes_with_grants")
 }
 
 fn xattrs(ext: Option<&InodeExt>) -> &[Xattr] {

@@ -289,6 +289,11 @@ impl Rank {
                     None => self.owner(unit.dir) == Some(self.view.config.rank),
                 }
             }
+            // Nobody else is asked for it, who may be dead.
+            (Question::SetTimes(dir, ..), _) => {
+                self.owner(dir) == Some(self.view.config.rank)
+                    && !stdx::mutant!("mds_times_set_of_what_came_home")
+            }
             (_, _) => false,
         };
         if let Some(asking) = self.peers.questions.get_mut(&question).filter(|_| !is_here) {

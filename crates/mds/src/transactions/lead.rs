@@ -162,6 +162,11 @@ fn is_of_system(part: &Part) -> bool {
     }
 }
 
+/// The answer of a rank that is to end a directory's content and does not find it.
+fn says_gone(errno: Errno) -> bool {
+    errno == Errno::EIO || (errno == Errno::ESTALE && !stdx::mutant!("mds_gone_is_the_answer"))
+}
+
 impl Rank {
     fn new_transaction(&mut self) -> TxnId {
         self.leads.last += 1;
@@ -313,7 +318,8 @@ impl Rank {
             // Clear waits for what was in the way of haste.
             Err(Errno::EBUSY) if lead.hasty => self.clear_again(op, 0, out),
             Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
-            Err(Errno::EIO) if self.may_be_gone(op, rank) => {
+            // ESTALE, if all ranks were asked what a directory is that slots place.
+            Err(errno) if says_gone(errno) && self.may_be_gone(op, rank) => {
                 self.release_votes(op, out);
                 self.lead_anew(op, out);
             }

@@ -485,6 +485,82 @@ fn who_has_ended_is_awaited_no_longer() {
     assert_eq!(c.owner(dir), Some(1));
 }
 
+/// What broke: what it had was not closed yet, as that was reserved for a transaction, and the move was sealed and refused each time.
+#[test]
+fn who_has_ended_and_is_not_closed_yet_holds_the_move_up() {
+    for locks in [false, true] {
+        let mut c = Cluster::new();
+        let dir = c.mkdir(root(), "d");
+        let file = c.create(dir, "f");
+        c.greet(0, Peer::Trusted, Bits::NONE);
+        c.asks_well(0, Request::Open { node: file, flags: 0 });
+        if locks {
+            c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+            c.asks_well(0, Request::Release { node: file, count: 1 });
+        }
+        let ended = c.worlds[0].sessions[&REMOTE];
+        let session = c.worlds[0].rank.sessions.map.remove(&ended).expect("greeted");
+        let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+        c.pass(200);
+        assert!(!c.worlds[0].rank.moves.is_sealed());
+        assert_eq!(c.take_answer(0, EMBEDDED, tid), None, "{:?}", c.worlds[0].notes);
+        c.worlds[0].rank.sessions.map.insert(ended, session);
+        c.hold(0).say(REMOTE, ClientMsg::Goodbye);
+        c.pass(200);
+        assert_eq!(
+            c.take_answer(0, EMBEDDED, tid),
+            Some(Answered::Outcome(Ok(Reply::Ok))),
+            "{:?}",
+            c.worlds[0].notes
+        );
+        assert_eq!(c.owner(dir), Some(1));
+    }
+}
+
+/// The client gives back what is recalled from it.
+fn gives_back(c: &mut Cluster) {
+    while let Some(message) = c.heard(0, |message| matches!(message, ServerMsg::Recall { .. })) {
+        let ServerMsg::Recall { list } = message else { return };
+        let list = list.iter().map(|item| item.returned(Bits::ATTRS)).collect();
+        c.inject(0, Input::Message { conn: REMOTE, message: ClientMsg::Returned { list } });
+        c.settle();
+    }
+}
+
+/// What broke: a file was renamed into what moves while that waited for somebody to join. Its clients kept what they had of it, and the new
+/// owner did not know of them.
+#[test]
+fn nobody_keeps_anything_of_what_comes_into_what_moves() {
+    for by in [REMOTE, EMBEDDED] {
+        let mut c = Cluster::new();
+        let (dir, stage) = (c.mkdir(root(), "d"), c.mkdir(root(), "stage"));
+        let (held, file) = (c.create(dir, "f"), c.create(stage, "g"));
+        c.greet(0, Peer::Trusted, Bits::ATTRS);
+        c.asks_well(0, Request::Open { node: held, flags: 0 });
+        c.asks_well(0, Request::GetAttr { node: file });
+        let is_granted = |c: &Cluster| c.worlds[0].rank.view.book.is_granted(file.ino, Bits::ATTRS);
+        assert!(is_granted(&c));
+        let moves = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+        c.pass(50);
+        gives_back(&mut c);
+        c.pass(50);
+        assert!(c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some());
+        let (name, new_name) = (n("g"), n("g"));
+        let request = Request::Rename { parent: stage, name, new_parent: dir, new_name, flags: 0 };
+        let tid = c.start(0, by, request);
+        c.pass(20);
+        assert_eq!(c.take_answer(0, by, tid), None, "{by:?} renames");
+        gives_back(&mut c);
+        assert_eq!(c.wait(0, by, tid), Answered::Outcome(Ok(Reply::Ok)));
+        assert!(!is_granted(&c));
+        c.asks_well(0, Request::GetAttr { node: file });
+        assert!(!is_granted(&c), "nor is it granted anew");
+        c.join(0, 1, Peer::Trusted);
+        assert_eq!(c.wait(0, EMBEDDED, moves), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
+        assert_eq!(c.owner(dir), Some(1));
+    }
+}
+
 /// What was opened while a move waits for the store goes along: its session joins the new owner, and one that has joined is not asked again.
 #[test]
 fn what_is_opened_while_the_rest_is_stored_goes_along() {
@@ -830,7 +906,9 @@ fn what_comes_back_by_a_name_ends_what_was_said_before() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 26] = [
+    let defects: [(&str, fn()); 28] = [
+        ("mds_ended_go_along", who_has_ended_and_is_not_closed_yet_holds_the_move_up),
+        ("mds_comes_with_grants", nobody_keeps_anything_of_what_comes_into_what_moves),
         ("mds_first_ends_what_was_coming", what_came_is_whole_however_its_journal_is_torn),
         ("mds_opens_outlive_directory", an_open_directory_that_is_gone_holds_nothing_up),
         ("mds_back_with_former_holders", what_comes_back_by_a_name_ends_what_was_said_before),

@@ -298,13 +298,44 @@ pub(crate) fn a_time_is_not_set_again_behind_the_answer() {
     assert_eq!(c.stat(dir), attr);
 }
 
+/// What broke: the content came home before its times were set there, and a rank that was dead was asked for it, and waited for.
+#[test]
+fn a_time_is_set_of_what_came_home_meanwhile() {
+    let mut c = Cluster::of(3);
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    c.create(dir, "f");
+    let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(Wall(5))), ..Default::default() };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, Request::SetAttr { node: dir, set });
+    let mut asked = sets_times_while(&mut c, |_, times| times == 0);
+    c.inject(1, Input::Move { dir: dir.ino, to: RankId(0) });
+    let is_home = |c: &Cluster| {
+        let mut entries = c.map.entries.iter();
+        entries.any(|(unit, entry)| unit.dir == dir.ino && entry.rank == RankId(0) && entry.moving.is_none())
+    };
+    asked.extend(sets_times_while(&mut c, |c, _| !is_home(c)));
+    c.map.ranks.get_mut(&RankId(2)).expect("there").state = RankState::Failed;
+    c.publish();
+    c.cut.insert((0, 2));
+    c.worlds[0].to_ranks.extend(asked);
+    let answered = c.wait(0, EMBEDDED, tid);
+    let Answered::Outcome(Ok(Reply::Attr(attr))) = answered else { panic!("{answered:?}") };
+    assert_eq!((attr.mtime, c.stat(dir).mtime), (Wall(5), Wall(5)));
+}
+
 #[cfg(feature = "mutants")]
 #[test]
-fn times_that_are_set_behind_an_answer_are_caught() {
-    stdx::mutant::activate(Some("mds_times_set_behind_answer"));
-    let verdict = std::panic::catch_unwind(a_time_is_not_set_again_behind_the_answer);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
+fn times_that_are_set_where_or_when_it_is_too_late_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("mds_times_set_behind_answer", a_time_is_not_set_again_behind_the_answer),
+        ("mds_times_set_of_what_came_home", a_time_is_set_of_what_came_home_meanwhile),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
 
 /// Nothing of what ranks ask for is remembered for a retry: nobody would ever say that it may be forgotten.

@@ -321,8 +321,19 @@ fn a_name_that_comes_meanwhile_finds_it_there_or_gone() {
 }
 
 /// An empty directory at rank 1, which two sessions remove at once. The first has done so, and the second one is yet to ask again.
-fn removed_twice() -> (Cluster, NodeRef, Tid) {
-    let Scene { mut c, dir, .. } = Scene::new();
+fn removed_twice(placed: bool) -> (Cluster, NodeRef, Tid) {
+    let (mut c, dir) = if placed {
+        let mut c = Cluster::with_slots();
+        let dir = c.dir_at(root(), 0);
+        assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+        (c, dir)
+    } else {
+        let Scene { c, dir, .. } = Scene::new();
+        (c, dir)
+    };
+    let names = c.names(root());
+    let is_it = |name: &&String| c.lookup(root(), name).is_ok_and(|attr| attr.ino == dir.ino);
+    let name = names.iter().find(is_it).expect("a name").clone();
     c.create(dir, "g");
     assert!(c.call(0, Request::Unlink { parent: dir, name: n("g") }).is_ok());
     // The content is no newborn: without a header in the store it is taken for damaged.
@@ -330,26 +341,31 @@ fn removed_twice() -> (Cluster, NodeRef, Tid) {
     c.greet(0, Peer::Trusted, Bits::NONE);
     // Its entry stays in the map for a while: by that the content is asked of rank 1.
     c.deaf = true;
-    let [first, second] = [EMBEDDED, REMOTE].map(|conn| c.hold(0).start(conn, Cred::ROOT, rmdir("d")));
+    let [first, second] = [EMBEDDED, REMOTE].map(|conn| c.hold(0).start(conn, Cred::ROOT, rmdir(&name)));
     c.settle();
     assert_eq!(c.take_answer(0, EMBEDDED, first), Some(Answered::Outcome(Ok(Reply::Ok))));
     assert_eq!(c.take_answer(0, REMOTE, second), None, "not yet, it was told");
     (c, dir, second)
 }
 
-/// What broke: the second one asked again for the content, which had ended and was stored so by then, and was told EIO. A life of that
-/// rank that knows nothing of it answers the same.
+/// What broke: the second one asked again for the content, which had ended and was stored so by then, and was told EIO, or, of one that slots
+/// place, ESTALE. A life of that rank that knows nothing of it answers the same.
 #[test]
 pub(super) fn who_removes_what_another_has_removed_meanwhile_finds_no_name() {
-    for dies in [false, true] {
-        let (mut c, dir, second) = removed_twice();
+    for (placed, dies) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut c, dir, second) = removed_twice(placed);
         c.drop_cache(1);
         if dies {
             c.crash(1);
         }
         assert_eq!(c.owner(dir), Some(1), "its entry is there yet");
         let answer = c.wait(0, REMOTE, second);
-        assert_eq!(answer, Answered::Outcome(Err(Errno::ENOENT)), "dies: {dies}, {:?}", c.worlds[1].notes);
+        assert_eq!(
+            answer,
+            Answered::Outcome(Err(Errno::ENOENT)),
+            "{placed}, dies: {dies}, {:?}",
+            c.worlds[1].notes
+        );
         c.deaf = false;
         c.pass(50);
         c.assert_resolved();
@@ -373,7 +389,8 @@ fn a_directory_without_its_content_is_damaged() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_content_that_ends_are_caught() {
-    let defects: [(&str, fn()); 7] = [
+    let defects: [(&str, fn()); 8] = [
+        ("mds_gone_is_the_answer", who_removes_what_another_has_removed_meanwhile_finds_no_name),
         ("mds_gone_is_damage", the_time_of_what_is_gone_from_the_cache_is_not_set),
         ("mds_missing_is_damage", who_removes_what_another_has_removed_meanwhile_finds_no_name),
         ("mds_times_set_of_what_is_gone", the_time_of_what_is_removed_meanwhile_is_not_set),
