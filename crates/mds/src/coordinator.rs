@@ -94,8 +94,6 @@ pub struct Beacon {
     /// The sender's clock; comes back with the acknowledgement.
     pub sent: Mono,
     pub state: BeaconState,
-    /// The map that the daemon has.
-    pub map_version: u64,
 }
 
 /// What a daemon does.
@@ -189,7 +187,7 @@ pub enum Command {
     },
     /// Whether directories made from now on are placed by slots, which are spread for that.
     SetHashPlacement(bool),
-    /// Announce a move to its present owner. What it governs by was found by a rank.
+    /// Announce a move to its present owner. What governs it was found by a rank.
     Move {
         moved: Moved,
         to: RankId,

@@ -232,14 +232,14 @@ impl Rank {
         out.extend(units.iter().filter_map(drop).map(Output::Wish));
     }
 
-    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where another rank has the
-    /// directory without its entry, it is in the store, too. Whoever has its slot may know the directory, and not yet that it is gone. He
-    /// took it for his own by the next map, and found the names in the store that were still to be deleted there: so a client with an
-    /// older handle gave a file that was removed another name. The same if the slot is this rank's and on its way to another: what is stored
-    /// for that was stored before the removal. Without slots what has no entry is with its inode. But whose the inode was may have everything
-    /// then, if it was the last entry of another rank: it goes by the place that an older handle names, and does not look whether there is
-    /// such a directory. The
-    /// rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
+    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where another rank has the directory without
+    /// its entry, it is in the store, too. Else one of these comes to be:
+    /// (a) the slot's owner knows the directory and not that it is gone, takes it for its own by the next map, and finds its names still stored:
+    /// a client with an old handle gave a removed file a name so;
+    /// (b) the same if the slot is this rank's and moves away: what was stored for that move is older than the removal;
+    /// (c) without slots what has no entry is with its inode. If this was the last entry of a rank other than the inode's, that one owns
+    /// everything then, and follows an old handle's place without looking whether there is such a directory.
+    /// The rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
     fn removals_to_tell(&mut self) -> (bool, Vec<Unit>) {
         let (durable, checkpoint) = (self.journal.durable, &self.checkpoint);
         let view = &self.view;

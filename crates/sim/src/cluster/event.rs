@@ -13,7 +13,8 @@ use stdx::Mono;
 #[derive(Clone, Debug)]
 pub(super) enum ToSeat {
     Register { token: u64, name: String },
-    Beacon { daemon: DaemonId, beacon: Beacon },
+    /// `map_version`: the map that the daemon has. Its driver sends a newer one.
+    Beacon { daemon: DaemonId, beacon: Beacon, map_version: u64 },
     Gone { daemon: DaemonId },
     Command { id: u64, command: Command },
 }
