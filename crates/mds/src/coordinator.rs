@@ -21,7 +21,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Dropped, Found, Governing, Holder, Life, Moved};
+pub use ask::{Ask, Dropped, Found, Governing, Governor, Life, Subject};
 pub use machine::Coordinator;
 
 use crate::output::Level;
@@ -189,7 +189,7 @@ pub enum Command {
     SetHashPlacement(bool),
     /// Announce a move to its present owner. What governs it was found by a rank.
     Move {
-        moved: Moved,
+        moved: Subject,
         to: RankId,
     },
     /// Give a move up.
