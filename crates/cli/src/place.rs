@@ -355,8 +355,10 @@ pub fn explain_listen(error: &ListenError) -> Problem {
 /// The golden text for TCP without TLS.
 #[must_use]
 pub fn insecure(at: &str) -> Problem {
-    Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS"))
-        .do_this("`--tls-cert`/`--tls-key`, or `--insecure` on a trusted network (any TCP, loopback too)")
+    Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS")).do_this(
+        "`--insecure` on a trusted network (any TCP, loopback too), or a unix socket; \
+         `--tls-cert`/`--tls-key` are not in this version",
+    )
 }
 
 /// The first digits of a whole id, for people.

@@ -126,7 +126,7 @@ pub struct RankConfig {
     pub split_depth: u8,
     /// In so long half of what was asked is forgotten (`mds_decay_halflife`). Beyond 11 s the count of CPU time overflows.
     pub decay_ns: u64,
-    /// Also what no slots place is spread by itself: in the simulator's world of several ranks there are none.
+    /// Also what no slots place is spread by itself. Only the simulator sets this: in many of its runs slots place nothing.
     pub spread_unplaced: bool,
     pub limits: Limits,
 }

@@ -21,7 +21,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Dropped, Found, Governing, Holder, Life, Moved};
+pub use ask::{Ask, Dropped, Found, Governing, Governor, Life, Subject};
 pub use machine::Coordinator;
 
 use crate::output::Level;
@@ -94,8 +94,6 @@ pub struct Beacon {
     /// The sender's clock; comes back with the acknowledgement.
     pub sent: Mono,
     pub state: BeaconState,
-    /// The map that the daemon has.
-    pub map_version: u64,
 }
 
 /// What a daemon does.
@@ -189,9 +187,9 @@ pub enum Command {
     },
     /// Whether directories made from now on are placed by slots, which are spread for that.
     SetHashPlacement(bool),
-    /// Announce a move to its present owner. What it governs by was found by a rank.
+    /// Announce a move to its present owner. What governs it was found by a rank.
     Move {
-        moved: Moved,
+        moved: Subject,
         to: RankId,
     },
     /// Give a move up.

@@ -52,12 +52,16 @@ pub(crate) struct Heat {
     counts: [u32; 5],
 }
 
-/// What was asked per second, of late.
+/// What was asked of late, each for one second: what was asked `mds_decay_halflife` ago counts half. None is negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
+    /// Requests that changed nothing.
     pub reads: f64,
+    /// Requests that changed something.
     pub writes: f64,
+    /// Names that were not in the cache, and had to be read one by one.
     pub misses: f64,
+    /// Names that came from the store, alone or with others.
     pub fetched: f64,
     /// Seconds of a CPU.
     pub cpu: f64,

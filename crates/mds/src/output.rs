@@ -3,7 +3,7 @@
 //!
 //! Absent: decisions left to the driver.
 
-use crate::coordinator::{Ask, Dropped, Governing, Moved};
+use crate::coordinator::{Ask, Dropped, Governing, Subject};
 use crate::input::{ConnId, Tag};
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::message::{ClientMsg, ServerMsg};
@@ -137,7 +137,7 @@ impl MapWish {
             Self::SetPolicy { unit, version, policy } => Ask::SetPolicy { unit, version, policy },
             Self::Drop { unit, version, why } => Ask::Drop { unit, version, why },
             Self::Begin { unit, to, governing } => {
-                Ask::MoveBegin { moved: Moved::Unit { unit, governing }, to }
+                Ask::MoveBegin { moved: Subject::Unit { unit, governing }, to }
             }
             Self::UseSlots => Ask::UseSlots,
             Self::Leave => Ask::Leave,

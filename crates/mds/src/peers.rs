@@ -31,10 +31,10 @@ pub(crate) struct Peers {
     last_tid: u64,
     /// Inodes that other ranks told: replicas, and of whom.
     pub replicas: BTreeMap<Ino, RankId>,
-    /// Ranks that may keep replicas from a former life of this one.
-    pub unheard: BTreeMap<RankId, Incarnation>,
+    /// Ranks that may keep replicas from a former life of this one, as they have not greeted this one yet.
+    pub ungreeted: BTreeMap<RankId, Incarnation>,
     /// Operations that wait for their greetings.
-    pub unheard_waiters: Vec<OpId>,
+    pub ungreeted_waiters: Vec<OpId>,
     /// Maps that ranks are saying, in parts.
     maps: BTreeMap<RankId, MapParts>,
     /// Ranks that are to hear that nobody presents here.
@@ -81,7 +81,7 @@ impl Peers {
 
     /// Whether nothing is asked.
     pub(crate) fn is_idle(&self) -> bool {
-        self.questions.is_empty() && self.unheard_waiters.is_empty()
+        self.questions.is_empty() && self.ungreeted_waiters.is_empty()
     }
 }
 

@@ -151,7 +151,8 @@ impl Transactions {
             || self.intents.iter().any(older)
     }
 
-    /// `kept`: stays until it is reserved, or not, that it is not waited for what another rank would have to tell again.
+    /// Notes that the transaction means to reserve `parts`. `kept` (pins, and what other ranks told) is held until it is decided or given up:
+    /// Prepare may not ask another rank again, and would be refused for ever if it had to.
     fn intend(&mut self, id: TxnId, (since, leader): (Wall, RankId), parts: &[Reserved], kept: Kept) {
         let before = self.intents.insert(id, Intent { since, leader, names: parts.to_vec(), kept });
         self.loose.extend(before.into_iter().flat_map(|intent| intent.kept.pins));

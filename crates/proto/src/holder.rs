@@ -8,8 +8,10 @@ use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{Frag, Ino, NameHash, SessionId};
 use crate::request::LockSpec;
 
-/// Holders in one list, and their bytes: a list goes into one request, and into one mutation.
+/// Holders in one list: a list goes into one request, and into one mutation. A longer one is refused (`DecodeError::Invalid`).
 pub const HOLDERS_MAX: usize = 4_096;
+/// Bytes of all holders of one list (`Holder::bytes`), without its count: who says more says it in several lists. Whoever reads is bounded by the
+/// message, and by `HOLDERS_MAX` and `LOCKS_MAX`.
 pub const HOLDERS_BYTES_MAX: usize = 1 << 20;
 /// Locks of one holder: so many have room in one list.
 pub const LOCKS_MAX: usize = 32_768;

@@ -220,8 +220,9 @@ pub enum ServerMsg {
     },
 }
 
-/// Parts of a map, and bytes of each: together as much as a record of the registry.
+/// Parts of a map: with `MAP_PART_BYTES_MAX` together as much as a record of the registry. One of more is not taken in.
 pub const MAP_PARTS_MAX: u16 = 16;
+/// Bytes of one part of a map. A longer one is refused (`DecodeError::TooLong`); all but the last are as long as that.
 pub const MAP_PART_BYTES_MAX: usize = 512 << 10;
 
 impl ServerMsg {

@@ -3,6 +3,7 @@
 //!
 //! Absent: anything another crate could use.
 
+pub mod documents;
 pub mod repo;
 pub mod rules;
 pub mod source;

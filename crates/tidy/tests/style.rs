@@ -1,9 +1,11 @@
-//! Style as tests: size, header, banned words, `unsafe`, purity, links, and that nothing of the place
-//! where this was written is in it.
+//! Style as tests: size, header, banned words, `unsafe`, purity, links, citations, and that nothing of the
+//! place where this was written is in it.
 //!
 //! Absent: formatting (rustfmt) and lints (clippy).
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use tidy::documents::{anchors, citations, links, sections};
 use tidy::{repo, rules, source};
 
 fn report(rule: &str, wrong: &[String]) {
@@ -231,49 +233,109 @@ fn pure_crates_have_the_same_bans() {
     }
 }
 
+/// Documents by their path, with their text.
+fn documents() -> BTreeMap<PathBuf, String> {
+    let read = |path: PathBuf| repo::text(&path).map(|text| (path, text));
+    repo::files_ending(".md").into_iter().filter_map(read).collect()
+}
+
+/// Links of a document that lead to no file, or to no heading of one that is a document.
+fn dead_links(path: &Path, text: &str, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let is_dead = |link: &String| {
+        if ["http://", "https://", "mailto:"].iter().any(|start| link.starts_with(start)) {
+            return false;
+        }
+        let (target, anchor) = link.split_once('#').map_or((link.as_str(), None), |(to, at)| (to, Some(at)));
+        let to = if target.is_empty() { path.to_path_buf() } else { plain(&folder.join(target)) };
+        let known = documents.get(&to);
+        let is_there = known.is_some() || repo::root().join(&to).exists();
+        !is_there || anchor.is_some_and(|at| known.is_some_and(|text| !anchors(text).contains(at)))
+    };
+    links(text).into_iter().filter(is_dead).map(|link| format!("{}: {link}", path.display())).collect()
+}
+
+/// A path without `..`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut to, part| {
+        match part {
+            Component::ParentDir => drop(to.pop()),
+            Component::CurDir => {}
+            _ => to.push(part),
+        }
+        to
+    })
+}
+
+/// Sections that a file cites and that no document of that name has.
+fn dead_citations(path: &Path, text: &str, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
+    let is_dead = |(document, section): &(String, String)| {
+        let mut named = documents.iter().filter(|(path, _)| path.file_name() == Some(document.as_ref()));
+        !named.any(|(_, text)| sections(text).contains(section))
+    };
+    let dead = citations(text).into_iter().filter(is_dead);
+    dead.map(|(document, section)| format!("{}: {document}: {section}", path.display())).collect()
+}
+
 #[test]
 fn links_in_documents_lead_somewhere() {
-    let mut wrong = Vec::new();
-    for path in repo::files_ending(".md") {
-        let text = repo::text(&path).unwrap_or_default();
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        for link in links(&text) {
-            let outside = ["http://", "https://", "mailto:", "#"].iter().any(|start| link.starts_with(start));
-            let target = link.split('#').next().unwrap_or_default();
-            if !outside && !target.is_empty() && !repo::root().join(&folder).join(target).exists() {
-                wrong.push(format!("{}: {link}", path.display()));
-            }
-        }
-    }
+    let all = documents();
+    let wrong: Vec<String> = all.iter().flat_map(|(path, text)| dead_links(path, text, &all)).collect();
     report("links that lead nowhere", &wrong);
 }
 
-/// Targets of `[text](target)` outside fenced blocks.
-fn links(text: &str) -> Vec<String> {
-    let mut fenced = false;
-    let mut found = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
-        let mut rest = line;
-        while let Some(at) = rest.find("](") {
-            rest = &rest[at + 2..];
-            if let Some(end) = rest.find(')') {
-                found.push(rest[..end].trim().to_string());
-            }
-        }
+#[test]
+fn sections_that_are_cited_are_there() {
+    let (all, mut wrong, mut cited) = (documents(), Vec::new(), 0);
+    for path in repo::files() {
+        let Some(text) = repo::text(&path) else { continue };
+        cited += citations(&text).len();
+        wrong.extend(dead_citations(&path, &text, &all));
     }
-    found
+    report("sections that are cited and not there", &wrong);
+    // As many as there are, about: a citation that is not seen is not judged either.
+    assert!(cited > 50, "{cited} citations were found");
 }
 
 #[test]
 fn links_are_found_outside_fences() {
     let text = "[a](b.md) and [c](d#e)\n```\n[x](y)\n```\n";
     assert_eq!(links(text), vec!["b.md", "d#e"]);
+}
+
+#[test]
+fn links_to_what_is_not_there_are_found() {
+    let read = |text: &str| text.to_owned();
+    let of = "# One, `two`\n## Same\n```\n# No heading\n```\n## Same\n";
+    let text = "# Here\n[a](../d/of.md#one-two) [b](of.md#same-1) [c](#here) [d](of.md) [e](https://x/#y)\n\
+                [f](of.md#one) [g](#there) [h](of.md#no-heading) [i](of.md#same-2) [j](no.md#here)\n";
+    let all = BTreeMap::from([("d/of.md".into(), read(of)), ("d/from.md".into(), read(text))]);
+    let wrong = ["of.md#one", "#there", "of.md#no-heading", "of.md#same-2", "no.md#here"];
+    assert_eq!(
+        dead_links(Path::new("d/from.md"), text, &all),
+        wrong.map(|link| format!("d/from.md: {link}"))
+    );
+}
+
+#[test]
+fn sections_that_are_not_there_are_found() {
+    let of = "## A heading of `two`\n- *A lead-in.* And text.\n1. **Bold** (`x.rs`).\nNo *middle* one.\n";
+    let all = BTreeMap::from([(PathBuf::from("docs/OF.md"), of.to_owned())]);
+    // Spelled in parts, so that this file is not its own finding.
+    let text = [
+        "//! docs/OF.",
+        "md, \"A heading of\n//! two\", \"A lead-in\" and \"Bold\"; [OF.",
+        "md](../OF.",
+        "md), \"middle\".\n/// (OF.",
+        "md, \"A heading\"), NO.",
+        "md, \"Bold\"",
+    ];
+    let text = text.concat();
+    let known = ["A heading of two", "A lead-in", "Bold", "middle", "A heading"];
+    let cited: Vec<String> = citations(&text).into_iter().map(|(_, section)| section).collect();
+    assert_eq!(cited, [&known[..], &["Bold"]].concat());
+    let wrong = ["OF.md: middle", "OF.md: A heading", "NO.md: Bold"];
+    assert_eq!(dead_citations(Path::new("a.rs"), &text, &all), wrong.map(|wrong| format!("a.rs: {wrong}")));
 }
 
 #[test]

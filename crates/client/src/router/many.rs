@@ -57,7 +57,7 @@ pub(super) struct Many {
     pub(super) going: BTreeSet<RankId>,
     /// When what is in such a rank's books was looked for last.
     pub(super) looked: BTreeMap<RankId, Mono>,
-    /// Those of them that are asked again later.
+    /// Calls of `bounces` that are asked again later.
     pub(super) parked: Vec<Parked>,
     /// Calls that nobody else made: how many there were.
     pub(super) own_calls: u64,

@@ -6,9 +6,9 @@ use proto::cluster::{Entry, MoveId, Policy, RankInfo, Slot, Unit};
 use proto::{Incarnation, RankId};
 use std::fmt;
 
-/// What says whose a unit is.
+/// What says whose a unit is: what governs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
+pub enum Governor {
     /// An entry: of the unit, of a larger one of its directory, or of one that its directory inherits from.
     Entry(Unit),
     /// A slot: of the unit, or of one that its directory inherits from.
@@ -18,13 +18,13 @@ pub enum Holder {
 /// What a unit's owner resolves to, in the map that whoever asks has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Governing {
-    pub by: Holder,
+    pub by: Governor,
     pub version: u64,
 }
 
 /// What is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum Subject {
     /// What an entry has; a unit without one gets it.
     Unit { unit: Unit, governing: Governing },
     /// Neighbouring slots of one rank; `version`: the highest of theirs.
@@ -51,34 +51,18 @@ pub struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// An entry of its own for a unit that has none; the owner stays the same.
-    MakeExplicit {
-        unit: Unit,
-        policy: Policy,
-        governing: Governing,
-    },
+    MakeExplicit { unit: Unit, policy: Policy, governing: Governing },
     /// The move is announced: what it needs is in the map that answers this.
-    MoveBegin {
-        moved: Moved,
-        to: RankId,
-    },
+    MoveBegin { moved: Subject, to: RankId },
     /// The other rank has it from now on. Whoever asks for this stays sealed until it has read a map without the move.
-    Switch {
-        id: MoveId,
-    },
+    Switch { id: MoveId },
     /// It stays where it is.
-    Abort {
-        id: MoveId,
-    },
-    Drop {
-        unit: Unit,
-        version: u64,
-        why: Dropped,
-    },
-    SetPolicy {
-        unit: Unit,
-        version: u64,
-        policy: Policy,
-    },
+    Abort { id: MoveId },
+    /// The unit has no entry of its own any more. `version`: of that entry, which is the asker's and does not move. `CommandError::Stale`
+    /// if it is another version or another rank's, `WrongState` if it moves. The root directory keeps its entry (`Unsupported`).
+    Drop { unit: Unit, version: u64, why: Dropped },
+    /// The unit's entry has another policy; the owner stays the same. It is refused as `Drop` is; the root's may have another, too.
+    SetPolicy { unit: Unit, version: u64, policy: Policy },
     /// Slots are to be spread: directories will be placed by them.
     UseSlots,
     /// It was stopping, has nothing left, and ends.

@@ -3,7 +3,7 @@
 //! Absent: what the coordinator begins and ends by itself (`moves`).
 
 use super::CommandError;
-use super::ask::{Ask, Dropped, Found, Governing, Holder, Life, Moved, Named};
+use super::ask::{Ask, Dropped, Found, Governing, Governor, Life, Named, Subject};
 use super::moves;
 use super::plan::{Plan, take_down};
 use proto::RankId;
@@ -90,7 +90,7 @@ fn owner(map: &ClusterMap, asker: Asker, unit: Unit, named: Governing) -> Result
     if let Some((larger, entry)) = covering
         && !stdx::mutant!("coord_nearer_entry_ignored")
     {
-        must(named.by == Holder::Entry(larger), Found::Entry(larger, Some(entry)))?;
+        must(named.by == Governor::Entry(larger), Found::Entry(larger, Some(entry)))?;
     }
     let (owner, version, moving, found) = held(map, named.by)?;
     must(version == named.version || stdx::mutant!("coord_version_ignored"), found)?;
@@ -99,13 +99,13 @@ fn owner(map: &ClusterMap, asker: Asker, unit: Unit, named: Governing) -> Result
     Ok(owner)
 }
 
-fn held(map: &ClusterMap, by: Holder) -> Result<(RankId, u64, Option<Moving>, Found), CommandError> {
+fn held(map: &ClusterMap, by: Governor) -> Result<(RankId, u64, Option<Moving>, Found), CommandError> {
     match by {
-        Holder::Entry(unit) => match map.entries.get(&unit).copied() {
+        Governor::Entry(unit) => match map.entries.get(&unit).copied() {
             Some(entry) => Ok((entry.rank, entry.version, entry.moving, Found::Entry(unit, Some(entry)))),
             None => Err(CommandError::Stale(Found::Entry(unit, None))),
         },
-        Holder::Slot(number) => {
+        Governor::Slot(number) => {
             let (number, slot) = (number % SLOTS, map.slots.get(number));
             Ok((slot.rank, slot.version, slot.moving, Found::Slot(number, slot)))
         }
@@ -123,17 +123,17 @@ fn put_slots(next: &mut ClusterMap, range: Range<u16>, slot: Slot) {
 }
 
 /// What governs more or less than before is not what anybody named who did not know.
-fn touch(next: &mut ClusterMap, by: Holder) {
+fn touch(next: &mut ClusterMap, by: Governor) {
     if stdx::mutant!("coord_carve_keeps_version") {
         return;
     }
     match by {
-        Holder::Entry(unit) => {
+        Governor::Entry(unit) => {
             if let Some(entry) = next.entries.get(&unit).copied() {
                 put(next, unit, entry);
             }
         }
-        Holder::Slot(number) => {
+        Governor::Slot(number) => {
             let number = number % SLOTS;
             put_slots(next, number..number + 1, next.slots.get(number));
         }
@@ -141,7 +141,7 @@ fn touch(next: &mut ClusterMap, by: Holder) {
 }
 
 /// An entry for a unit that has none, at its owner.
-fn carve(next: &mut ClusterMap, unit: Unit, entry: Entry, by: Holder) -> Result<(), CommandError> {
+fn carve(next: &mut ClusterMap, unit: Unit, entry: Entry, by: Governor) -> Result<(), CommandError> {
     if next.entries.len() >= ENTRIES_MAX && !stdx::mutant!("coord_entries_unbounded") {
         return wrong(format!("{}: the cluster map has {ENTRIES_MAX} entries already", Named(unit)));
     }
@@ -168,11 +168,11 @@ fn make_explicit(
 pub(super) fn begin(
     next: &mut ClusterMap,
     asker: Asker,
-    moved: Moved,
+    moved: Subject,
     to: RankId,
 ) -> Result<String, CommandError> {
     match moved {
-        Moved::Unit { unit, governing } => {
+        Subject::Unit { unit, governing } => {
             can_be_given(unit)?;
             if unit == Unit::ROOT {
                 let text = "the root directory stays with rank 0".to_owned();
@@ -188,7 +188,7 @@ pub(super) fn begin(
             let id = begin_unit(next, unit, entry, to);
             Ok(format!("move {}: {} from rank {} to rank {}", id.0, Named(unit), rank.0, to.0))
         }
-        Moved::Slots { first, count, version } => {
+        Subject::Slots { first, count, version } => {
             let Some(range) = first.checked_add(count).filter(|end| (first + 1..=SLOTS).contains(end)) else {
                 let text = format!("slots {first} and {count} more: there are 0 to 4095");
                 return Err(CommandError::Unsupported(text));

@@ -188,7 +188,7 @@ impl World {
         self.seq += 1;
         let state = self.alive.get(&daemon).copied().unwrap_or(BeaconState::Standby);
         // Clocks of others have nothing to do with the coordinator's.
-        Beacon { seq: self.seq, sent: Mono(self.now - 900 * SECOND), state, map_version: 0 }
+        Beacon { seq: self.seq, sent: Mono(self.now - 900 * SECOND), state }
     }
 
     fn beacon(&mut self, daemon: DaemonId) {

@@ -5,7 +5,7 @@
 
 use super::Phase;
 use crate::config::State;
-use crate::coordinator::{Governing, Holder};
+use crate::coordinator::{Governing, Governor};
 use crate::op::OpId;
 use crate::output::{MapWish, Output};
 use crate::rank::Rank;
@@ -150,10 +150,10 @@ impl Rank {
 
     fn is_moving(&self, governing: Governing) -> bool {
         match governing.by {
-            Holder::Entry(unit) => {
+            Governor::Entry(unit) => {
                 self.view.territory.entry_of(unit).is_none_or(|entry| entry.moving.is_some())
             }
-            Holder::Slot(slot) => {
+            Governor::Slot(slot) => {
                 self.view.territory.map().is_none_or(|map| map.slots.get(slot).moving.is_some())
             }
         }

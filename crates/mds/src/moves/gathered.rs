@@ -3,7 +3,7 @@
 //!
 //! Absent: who asks for the parts (`ops/rmdir.rs`, `spreads/merge.rs`); what is pinned (`pins.rs`).
 
-use super::{Goal, LEASES};
+use super::Goal;
 use crate::rank::Rank;
 use proto::cluster::Unit;
 use proto::{Frag, Ino};
@@ -20,10 +20,10 @@ pub(super) struct Gathered(BTreeMap<Ino, Mono>);
 impl Rank {
     /// A part of that directory is asked for, that all are here.
     pub(crate) fn gather(&mut self, dir: Ino) {
-        let now = self.view.now.mono;
-        let until = now.after(LEASES * self.view.config.lease_ns);
+        let now = self.view.now;
+        let until = self.after_leases(now);
         let gathered = &mut self.moves.gathered.0;
-        gathered.retain(|_, until| *until > now);
+        gathered.retain(|_, until| *until > now.mono);
         gathered.insert(dir, until);
     }
 

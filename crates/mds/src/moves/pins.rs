@@ -3,7 +3,7 @@
 //! Absent: how a wish is carried out (`moves.rs`); the xattr (`ops/pin.rs`).
 
 use super::{Goal, Move};
-use crate::coordinator::{Dropped, Governing, Holder};
+use crate::coordinator::{Dropped, Governing, Governor};
 use crate::op::OpId;
 use crate::output::{MapWish, Output};
 use crate::peers::Question;
@@ -82,7 +82,7 @@ impl Rank {
 
     /// Somebody is about to have it elsewhere than its pin says yet, or to remove it.
     pub(crate) fn hold_pin(&mut self, dir: Ino) {
-        let until = self.view.now.mono.after(super::LEASES * self.view.config.lease_ns);
+        let until = self.after_leases(self.view.now);
         if !stdx::mutant!("mds_pin_pulls_back") {
             self.moves.pins.known.insert(dir, until);
         }
@@ -95,7 +95,7 @@ impl Rank {
         loop {
             let unit = self.view.cache.unit(at);
             if let Some(entry) = self.view.territory.entry_of(unit).filter(|_| !skip) {
-                return Some(Governing { by: Holder::Entry(unit), version: entry.version });
+                return Some(Governing { by: Governor::Entry(unit), version: entry.version });
             }
             skip = false;
             if unit.dir != at {
@@ -105,7 +105,7 @@ impl Rank {
             if self.view.is_placed(at) {
                 let slot = ClusterMap::slot_of(at, Frag::WHOLE);
                 let version = self.view.territory.map()?.slots.get(slot).version;
-                return Some(Governing { by: Holder::Slot(slot), version });
+                return Some(Governing { by: Governor::Slot(slot), version });
             }
             let node = self.view.cache.by_ino(at)?;
             at = self.view.cache.parent_ino(node);
@@ -122,8 +122,8 @@ impl Rank {
     /// Whose a directory's content is; none: what governs it is not cached, or this rank has no map.
     pub(crate) fn owner(&self, dir: Ino) -> Option<RankId> {
         match self.governing(dir, false)?.by {
-            Holder::Entry(unit) => Some(self.view.territory.entry_of(unit)?.rank),
-            Holder::Slot(number) => Some(self.view.territory.map()?.slots.get(number).rank),
+            Governor::Entry(unit) => Some(self.view.territory.entry_of(unit)?.rank),
+            Governor::Slot(number) => Some(self.view.territory.map()?.slots.get(number).rank),
         }
     }
 
@@ -182,7 +182,7 @@ impl Rank {
         Some(self.after_leases(now))
     }
 
-    fn after_leases(&self, now: Now) -> Mono {
+    pub(super) fn after_leases(&self, now: Now) -> Mono {
         now.mono.after(super::LEASES * self.view.config.lease_ns)
     }
 
@@ -232,14 +232,14 @@ impl Rank {
         out.extend(units.iter().filter_map(drop).map(Output::Wish));
     }
 
-    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where another rank has the
-    /// directory without its entry, it is in the store, too. Whoever has its slot may know the directory, and not yet that it is gone. He
-    /// took it for his own by the next map, and found the names in the store that were still to be deleted there: so a client with an
-    /// older handle gave a file that was removed another name. The same if the slot is this rank's and on its way to another: what is stored
-    /// for that was stored before the removal. Without slots what has no entry is with its inode. But whose the inode was may have everything
-    /// then, if it was the last entry of another rank: it goes by the place that an older handle names, and does not look whether there is
-    /// such a directory. The
-    /// rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
+    /// Which entries nobody needs any more, and whether those are all: the removal is durable, and where another rank has the directory without
+    /// its entry, it is in the store, too. Else one of these comes to be:
+    /// (a) the slot's owner knows the directory and not that it is gone, takes it for its own by the next map, and finds its names still stored:
+    /// a client with an old handle gave a removed file a name so;
+    /// (b) the same if the slot is this rank's and moves away: what was stored for that move is older than the removal;
+    /// (c) without slots what has no entry is with its inode. If this was the last entry of a rank other than the inode's, that one owns
+    /// everything then, and follows an old handle's place without looking whether there is such a directory.
+    /// The rest of the checkpoint is not waited for: what it takes out of the journal no next life asks for.
     fn removals_to_tell(&mut self) -> (bool, Vec<Unit>) {
         let (durable, checkpoint) = (self.journal.durable, &self.checkpoint);
         let view = &self.view;

@@ -6,7 +6,7 @@ use super::{Moves, Wanted};
 use std::collections::BTreeSet;
 
 impl Moves {
-    /// A request that waits for an answer does not wait for all those that nobody waits for: the parts of a directory that is distributed
+    /// A request that waits for an answer does not wait for all those that nobody waits for: the parts of a directory that is spread
     /// are sixteen moves and more, of some seconds each with a slow store. Every second one is the first of the queue all the same, so that
     /// none waits for ever; and nothing overtakes what is of the same directory, which is to become what was asked for last.
     pub(super) fn waited_for_first(&mut self) {
@@ -47,7 +47,7 @@ mod tests {
         std::iter::from_fn(|| next(&mut moves)).collect()
     }
 
-    /// What broke: a pin waited for minutes behind the parts of two directories that were being distributed.
+    /// What broke: a pin waited for minutes behind the parts of two directories that were being spread.
     fn who_waits_for_an_answer_goes_first() {
         let parts = [(5, false), (6, false), (7, false), (8, true), (9, true)];
         let turns = [(8, true), (5, false), (9, true), (6, false), (7, false)];

@@ -127,7 +127,7 @@ impl Rank {
 
     /// A rank has greeted, or lives no more as it did: it keeps nothing from a former life of this one. `settled`: nor do its clients.
     fn heard(&mut self, rank: RankId, settled: bool) {
-        if self.peers.unheard.remove(&rank).is_some() {
+        if self.peers.ungreeted.remove(&rank).is_some() {
             if !settled {
                 self.fades_later(rank);
             }
@@ -137,13 +137,13 @@ impl Rank {
 
     /// Who waits for other ranks looks whether there is still something to wait for.
     pub(crate) fn look_at_ranks_again(&mut self) {
-        let waiters = std::mem::take(&mut self.peers.unheard_waiters);
+        let waiters = std::mem::take(&mut self.peers.ungreeted_waiters);
         self.runnable.extend(waiters);
     }
 
     /// Whether other ranks, or their clients, may keep what a former life of this one told.
     pub(crate) fn awaits_ranks(&self) -> bool {
-        !self.peers.unheard.is_empty() || self.lent.fades()
+        !self.peers.ungreeted.is_empty() || self.lent.fades()
     }
 
     /// The session of a rank ends, with all replicas it may keep.
@@ -180,14 +180,14 @@ impl Rank {
         for rank in gone {
             self.end_rank(now, rank, out);
         }
-        let unheard: Vec<RankId> = self
+        let ungreeted: Vec<RankId> = self
             .peers
-            .unheard
+            .ungreeted
             .iter()
             .filter(|(rank, life)| over(**rank, **life))
             .map(|(rank, _)| *rank)
             .collect();
-        unheard.into_iter().for_each(|rank| self.heard(rank, false));
+        ungreeted.into_iter().for_each(|rank| self.heard(rank, false));
         self.release_of_absent(now, out);
         self.greet_all(out);
     }
@@ -202,7 +202,7 @@ impl Rank {
             let may_serve = serves(info.state) || failed;
             **rank != me && may_serve && !stdx::mutant!("mds_ranks_not_awaited")
         });
-        let unheard: BTreeMap<RankId, Incarnation> =
+        let ungreeted: BTreeMap<RankId, Incarnation> =
             others.map(|(rank, info)| (*rank, info.incarnation)).collect();
         // One that begins to live keeps no replica; but the clients of its life before may go by what the life before of this one told.
         let begins = |info: &RankInfo| {
@@ -211,7 +211,7 @@ impl Rank {
         };
         let beginners = map.ranks.iter().filter(|(rank, info)| **rank != me && begins(info));
         let beginners: Vec<RankId> = beginners.map(|(rank, _)| *rank).collect();
-        self.peers.unheard = unheard;
+        self.peers.ungreeted = ungreeted;
         beginners.into_iter().for_each(|rank| self.fades_later(rank));
     }
 
@@ -234,7 +234,7 @@ impl Rank {
         // By another name in the same directory nobody goes another way.
         let moves =
             matches!(request, Request::Rename { parent, new_parent, .. } if parent.ino != new_parent.ino);
-        if moves && !self.peers.unheard.is_empty() && !stdx::mutant!("mds_renamed_unheard") {
+        if moves && !self.peers.ungreeted.is_empty() && !stdx::mutant!("mds_renamed_unheard") {
             let is_dir =
                 |ino| self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir());
             if needs.iter().any(|need| need.bits.has(Bits::LS) && is_dir(need.ino)) {
@@ -248,6 +248,6 @@ impl Rank {
     /// Whether ranks that are waited for may keep a replica of an inode, or they or their clients totals of a directory's content.
     pub(crate) fn is_copied(&mut self, ino: Ino) -> bool {
         let shown = self.view.is_shown_elsewhere(ino) && !stdx::mutant!("mds_totals_not_awaited");
-        shown || (!self.peers.unheard.is_empty() && self.view.is_boundary(ino))
+        shown || (!self.peers.ungreeted.is_empty() && self.view.is_boundary(ino))
     }
 }

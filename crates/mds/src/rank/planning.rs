@@ -377,7 +377,7 @@ impl Rank {
             Park::Settled => self.settling.push(id),
             Park::Presented => self.after_presented.push(id),
             Park::Journal => drop(self.pace.waiting.insert(id)),
-            Park::Ranks => self.peers.unheard_waiters.push(id),
+            Park::Ranks => self.peers.ungreeted_waiters.push(id),
             Park::Move => self.moves.waiting.push(id),
             Park::Slots => self.want_slots(id),
             Park::Pin(dir, goal) => self.pin(id, dir, goal),

@@ -26,7 +26,7 @@ mod totals;
 mod transactions;
 
 use super::*;
-use crate::coordinator::{Dropped, Governing, Holder};
+use crate::coordinator::{Dropped, Governing, Governor};
 use proto::cluster::{DaemonId, DaemonInfo, Entry, MoveId, Moving, Policy, RankInfo, RankState, Unit};
 use proto::frame::FRAME_BYTES_MAX;
 use proto::message::JoinToken;
@@ -318,8 +318,8 @@ impl Cluster {
     /// The owner that is named, and has a new version from now on; none: it is on its way.
     fn governed(&mut self, from: usize, named: Governing, version: u64) -> Option<RankId> {
         let by = match named.by {
-            Holder::Entry(by) => by,
-            Holder::Slot(number) => {
+            Governor::Entry(by) => by,
+            Governor::Slot(number) => {
                 let slot = self.map.slots.get(number);
                 assert_eq!(slot.version, named.version, "a rank that goes by an old map");
                 assert_eq!(usize::from(slot.rank.0), from);

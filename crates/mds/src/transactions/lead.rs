@@ -12,7 +12,7 @@
 //! | `Clear` | they are asked what their parts are |
 //! | `Cleared` | the operation is planned by it; what it waits for it has to itself |
 //! | `Prepare` | they are asked to reserve |
-//! | `Above` | all have; where a way up was asked for it is told once more: what it leads by now nobody who reserved later changes |
+//! | `Above` | all have reserved; ways up are asked for once more, because only now can nobody who reserved later change them |
 //! | `Voted` | planned once more, committed |
 //!
 //! Absent: the other ranks' side (`part.rs`); what is planned (`across.rs`).

@@ -520,7 +520,7 @@ impl Rank {
         if !self.awaits_ranks() {
             return false;
         }
-        let unheard = !self.peers.unheard.is_empty() && !stdx::mutant!("mds_renamed_unheard");
+        let unheard = !self.peers.ungreeted.is_empty() && !stdx::mutant!("mds_renamed_unheard");
         if unheard && parts.iter().any(|part| self.is_directory_that_leaves(part)) {
             return true;
         }

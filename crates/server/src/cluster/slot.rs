@@ -269,8 +269,7 @@ fn telling<T>(interval: Duration, tell: impl Fn() + Send, work: impl FnOnce() ->
 
 fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState) {
     let seq = 1 + seq.fetch_add(1, Ordering::Relaxed);
-    let map_version = shared.views.map().map_or(0, |map| map.version);
-    let beacon = Beacon { seq, sent: shared.clock.mono(), state, map_version };
+    let beacon = Beacon { seq, sent: shared.clock.mono(), state };
     shared.tell(Input::Beacon { daemon, beacon });
 }
 

@@ -116,11 +116,11 @@ impl Cluster {
         at.seq += 1;
         let state = at.life.as_ref().map_or(BeaconState::Standby, Life::state);
         let map_version = at.map.as_ref().map_or(0, |map| map.version);
-        let beacon = Beacon { seq: at.seq, sent: at.mono(now), state, map_version };
+        let beacon = Beacon { seq: at.seq, sent: at.mono(now), state };
         let home = at.home;
         for seat in 0..seats {
             if self.plan.to_all || seat == home {
-                self.say(place, seat, "beacon", ToSeat::Beacon { daemon, beacon });
+                self.say(place, seat, "beacon", ToSeat::Beacon { daemon, beacon, map_version });
             }
         }
     }

@@ -9,11 +9,11 @@ use proto::ids::{Incarnation, RankId};
 use std::sync::Arc;
 use stdx::Mono;
 
-/// What is said to a coordinator, whichever life of it sits there then.
+/// What is said to a coordinator, whichever life of it sits there then. A beacon says which map its daemon has: a driver sends a newer one.
 #[derive(Clone, Debug)]
 pub(super) enum ToSeat {
     Register { token: u64, name: String },
-    Beacon { daemon: DaemonId, beacon: Beacon },
+    Beacon { daemon: DaemonId, beacon: Beacon, map_version: u64 },
     Gone { daemon: DaemonId },
     Command { id: u64, command: Command },
 }

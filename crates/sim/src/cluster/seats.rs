@@ -150,11 +150,11 @@ impl Cluster {
         let at = &mut self.seats[seat];
         let input = match message {
             ToSeat::Register { token, name } => Input::Register { token, name },
-            ToSeat::Beacon { daemon, beacon } => {
+            ToSeat::Beacon { daemon, beacon, map_version } => {
                 if at.hears(daemon, beacon.state) {
                     at.record.beacon(daemon, beacon.state, mono);
                 }
-                self.catches_up(seat, daemon, beacon.map_version);
+                self.catches_up(seat, daemon, map_version);
                 Input::Beacon { daemon, beacon }
             }
             ToSeat::Gone { daemon } => {

@@ -68,14 +68,23 @@ const LONGEST: u64 = 20;
 /// What one run came to.
 pub struct Outcome {
     pub seed: u64,
+    /// Of the trace: the same for each run of a seed, 0 if the world could not be built, as all counts are then.
     pub hash: u64,
+    /// Lines of the trace.
     pub events: u64,
+    /// Calls that callers began.
     pub operations: u64,
+    /// Transactions that ranks journaled, as the judge saw them.
     pub transactions: u64,
+    /// Moves of which a rank journaled the seal.
     pub moves: u64,
+    /// Lives of ranks that began.
     pub lives: u64,
+    /// Virtual nanoseconds from the begin to the end.
     pub virtual_ns: u64,
+    /// What was wrong, with the virtual time, if anything was; what else there is was counted until then.
     pub verdict: Verdict,
+    /// How often what may happen did.
     pub coverage: Coverage,
 }
 

@@ -113,8 +113,7 @@ impl Ranks {
             },
         };
         at.seq += 1;
-        let map_version = self.seat.map.as_ref().map_or(0, |map| map.version);
-        let beacon = Beacon { seq: at.seq, sent: Mono(now), state, map_version };
+        let beacon = Beacon { seq: at.seq, sent: Mono(now), state };
         let life = at.life.and_then(|life| self.lives.get(&life));
         let loads = life.map(|life| life.machine.most_loaded(Mono(now))).unwrap_or_default();
         self.tell_seat(Input::Beacon { daemon, beacon });

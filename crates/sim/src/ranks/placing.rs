@@ -8,7 +8,7 @@ use super::judge::placing::misplaced;
 use super::judge::policies::{Policy, is_change, policy_of};
 use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
-use mds::coordinator::{Command, Moved};
+use mds::coordinator::{Command, Subject};
 use proto::cluster::{ClusterMap, Mask, Policy as EntryPolicy, SLOTS, Unit, WEIGHT, WEIGHT_MAX};
 use proto::ids::RankId;
 use proto::reply::Outcome;
@@ -120,7 +120,7 @@ impl Ranks {
         let dir = dirs[self.rng.index(dirs.len())];
         let Some(governing) = self.judge.governing(dir) else { return Ok(false) };
         let unit = Unit { dir, frag: Frag::WHOLE };
-        self.operator_moves(Moved::Unit { unit, governing })
+        self.operator_moves(Subject::Unit { unit, governing })
     }
 
     /// A few neighbouring slots of one rank, of which one places a directory.
@@ -131,10 +131,10 @@ impl Ranks {
         let run = map.slots.runs().find(|(range, _)| range.contains(&first));
         let Some((range, slot)) = run else { return Ok(false) };
         let count = (1 + self.rng.below(4) as u16).min(range.end - first);
-        self.operator_moves(Moved::Slots { first, count, version: slot.version })
+        self.operator_moves(Subject::Slots { first, count, version: slot.version })
     }
 
-    fn operator_moves(&mut self, moved: Moved) -> Verdict<bool> {
+    fn operator_moves(&mut self, moved: Subject) -> Verdict<bool> {
         let to = RankId(self.rng.below(u64::from(self.plan.ranks)) as u16);
         self.trace.event(self.now, "command", to.0.into(), || format!("move {moved:?} to rank {}", to.0));
         self.command(Command::Move { moved, to })?;

@@ -9,7 +9,7 @@ use proto::Kind;
 use proto::message::ClientMsg;
 use proto::storeio::{Loaded, StoreBatch};
 
-/// The costs that were measured last, on the machine that docs/PERFORMANCE.md calls A.
+/// The cost file that comes with this version; its comments say when and where.
 const MEASURED: &str = include_str!("../../../../bench/scale/costs.txt");
 
 /// Names of costs that are not those of a kind of request, in the order of `Costs::other`.

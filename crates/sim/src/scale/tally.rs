@@ -46,12 +46,13 @@ impl Times {
         self.count = 0;
     }
 
+    /// How many there are.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The time that so many of a thousand do not exceed.
+    /// The time in nanoseconds that so many of a thousand (0 to 1000; 500: the median) do not exceed, up to a thirty-second too long; 0 if there is none.
     #[must_use]
     pub fn of_thousand(&self, part: u64) -> u64 {
         let wanted = (self.count * part).div_ceil(1000);
@@ -67,17 +68,22 @@ impl Times {
 /// One phase of a workload on so many ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
+    /// As tables and CSV files name it.
     pub name: &'static str,
+    /// 1 and more.
     pub ranks: u16,
-    /// Virtual time that was counted.
+    /// Virtual nanoseconds that were counted.
     pub nanos: u64,
+    /// Of each operation that ended meanwhile, from its begin to its answer.
     pub times: Times,
+    /// What each rank did, by its number.
     pub did: Vec<Did>,
     /// Records that the store keeps because they were changed.
     pub kept: u64,
 }
 
 impl Phase {
+    /// Operations that ended, for one second of virtual time, of all ranks together.
     #[must_use]
     pub fn ops_per_second(&self) -> f64 {
         per_second(self.times.count(), self.nanos)
@@ -89,7 +95,7 @@ impl Phase {
         self.did.iter().map(of).sum()
     }
 
-    /// The part of its time that a rank's CPU was busy: of the most and of the least busy one.
+    /// The part of its time that a rank's CPU was busy, 0 to about 1: of the most and of the least busy one.
     #[must_use]
     pub fn busy(&self) -> (f64, f64) {
         let busy = |did: &Did| did.busy_ns as f64 / self.nanos.max(1) as f64;

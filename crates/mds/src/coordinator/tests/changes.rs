@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 /// What governs by an entry, as the map has it.
 pub(super) fn by(w: &World, unit: Unit) -> Governing {
-    Governing { by: Holder::Entry(unit), version: w.entry(unit).map_or(0, |entry| entry.version) }
+    Governing { by: Governor::Entry(unit), version: w.entry(unit).map_or(0, |entry| entry.version) }
 }
 
 fn by_slot(w: &World, number: u16) -> Governing {
-    Governing { by: Holder::Slot(number), version: w.stored().slots.get(number).version }
+    Governing { by: Governor::Slot(number), version: w.stored().slots.get(number).version }
 }
 
 fn explicit(unit: Unit, governing: Governing) -> Ask {
@@ -20,11 +20,11 @@ fn explicit(unit: Unit, governing: Governing) -> Ask {
 }
 
 pub(super) fn begin(unit: Unit, governing: Governing, to: u16) -> Ask {
-    Ask::MoveBegin { moved: Moved::Unit { unit, governing }, to: RankId(to) }
+    Ask::MoveBegin { moved: Subject::Unit { unit, governing }, to: RankId(to) }
 }
 
 pub(super) fn slots(first: u16, count: u16, version: u64, to: u16) -> Ask {
-    Ask::MoveBegin { moved: Moved::Slots { first, count, version }, to: RankId(to) }
+    Ask::MoveBegin { moved: Subject::Slots { first, count, version }, to: RankId(to) }
 }
 
 pub(super) fn is_stale(result: &Result<String, CommandError>) -> bool {

@@ -69,7 +69,7 @@ fn a_life_that_the_map_does_not_name_is_dismissed() {
     };
     // The rank of another daemon, another life of its own rank, and a daemon that nobody knows.
     for (daemon, state) in [(b, life(1)), (a, life(7)), (DaemonId(99), BeaconState::Standby)] {
-        let beacon = Beacon { seq: 1, sent: Mono(5), state, map_version: 0 };
+        let beacon = Beacon { seq: 1, sent: Mono(5), state };
         let out = w.step(Input::Beacon { daemon, beacon });
         assert!(matches!(out[..], [Output::Dismiss { daemon: of }] if of == daemon), "{out:?}");
     }

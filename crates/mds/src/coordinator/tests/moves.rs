@@ -345,8 +345,8 @@ fn what_a_failed_rank_has_keeps_nothing_else_back() {
 fn nothing_comes_to_a_rank_that_goes() {
     let mut w = several(3);
     let root = w.entry(Unit::ROOT).map_or(0, |root| root.version);
-    let governing = Governing { by: Holder::Entry(Unit::ROOT), version: root };
-    let moved = Moved::Unit { unit: dir(5000), governing };
+    let governing = Governing { by: Governor::Entry(Unit::ROOT), version: root };
+    let moved = Subject::Unit { unit: dir(5000), governing };
     let to = RankId(2);
     assert_eq!(
         w.command(Command::Move { moved, to }),

@@ -42,25 +42,25 @@ struct Play {
 }
 
 /// What a name's owner resolves to.
-fn resolve(map: &ClusterMap, tree: &[Dir], dir: usize, hash: NameHash) -> (Holder, RankId) {
+fn resolve(map: &ClusterMap, tree: &[Dir], dir: usize, hash: NameHash) -> (Governor, RankId) {
     let at = &tree[dir];
     if let Some((unit, entry)) = map.governing(at.unit.dir, hash) {
-        return (Holder::Entry(unit), entry.rank);
+        return (Governor::Entry(unit), entry.rank);
     }
     if at.placed {
         let number = ClusterMap::slot_of(at.unit.dir, Frag::WHOLE);
-        return (Holder::Slot(number), map.slots.get(number).rank);
+        return (Governor::Slot(number), map.slots.get(number).rank);
     }
     resolve(map, tree, at.parent, at.hash)
 }
 
-fn held(map: &ClusterMap, by: Holder) -> (u64, Option<MoveId>) {
+fn held(map: &ClusterMap, by: Governor) -> (u64, Option<MoveId>) {
     match by {
-        Holder::Entry(unit) => {
+        Governor::Entry(unit) => {
             let entry = map.entries[&unit];
             (entry.version, entry.moving.map(|moving| moving.id))
         }
-        Holder::Slot(number) => {
+        Governor::Slot(number) => {
             let slot = map.slots.get(number);
             (slot.version, slot.moving.map(|moving| moving.id))
         }
@@ -169,14 +169,14 @@ impl Play {
             ..self.tree[number].unit
         };
         let by = match (map.covering(unit), resolve(map, &self.tree, number, hash).0) {
-            (Some((unit, _)), _) => Holder::Entry(unit),
+            (Some((unit, _)), _) => Governor::Entry(unit),
             // A part of it has an entry, and the hash is in that.
-            (None, Holder::Entry(of)) if of.dir == unit.dir => return None,
+            (None, Governor::Entry(of)) if of.dir == unit.dir => return None,
             (None, by) => by,
         };
         let owner = match by {
-            Holder::Entry(unit) => map.entries[&unit].rank,
-            Holder::Slot(number) => map.slots.get(number).rank,
+            Governor::Entry(unit) => map.entries[&unit].rank,
+            Governor::Slot(number) => map.slots.get(number).rank,
         };
         let (version, moving) = held(map, by);
         if owner.0 != rank || moving.is_some() {
@@ -187,10 +187,10 @@ impl Play {
             0 => Some(Ask::MakeExplicit { unit, policy: Policy::Pin, governing }),
             1..5 => {
                 let to = RankId(self.dice.below(RANKS.into()) as u16);
-                Some(Ask::MoveBegin { moved: Moved::Unit { unit, governing }, to })
+                Some(Ask::MoveBegin { moved: Subject::Unit { unit, governing }, to })
             }
             _ => {
-                let Holder::Entry(unit) = by else { return None };
+                let Governor::Entry(unit) = by else { return None };
                 if unit == Unit::ROOT {
                     return None;
                 }
@@ -198,8 +198,8 @@ impl Play {
                 Arc::make_mut(&mut without.entries).remove(&unit);
                 let at = self.tree.iter().find(|at| at.unit.dir == unit.dir)?;
                 let by = match (without.covering(unit), at.placed) {
-                    (Some((larger, _)), _) => Holder::Entry(larger),
-                    (None, true) => Holder::Slot(ClusterMap::slot_of(unit.dir, Frag::WHOLE)),
+                    (Some((larger, _)), _) => Governor::Entry(larger),
+                    (None, true) => Governor::Slot(ClusterMap::slot_of(unit.dir, Frag::WHOLE)),
                     (None, false) => resolve(map, &self.tree, at.parent, at.hash).0,
                 };
                 let why = Dropped::Merged(Governing { by, version: held(&without, by).0 });

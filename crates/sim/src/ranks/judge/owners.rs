@@ -8,7 +8,7 @@ use super::struck::Strike;
 use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
-use mds::coordinator::{Governing, Holder};
+use mds::coordinator::{Governing, Governor};
 use proto::cluster::{ClusterMap, Delta, MoveId, SLOTS, Unit};
 use proto::header::Spread;
 use proto::holder::take_holders;
@@ -326,8 +326,8 @@ impl Judge {
     pub(in crate::ranks) fn governing(&self, dir: Ino) -> Option<Governing> {
         let map = self.owners.map.as_ref()?;
         let (by, version) = match self.owners.governing((dir, Of::Whole), self.tree()) {
-            By::Entry(unit) => (Holder::Entry(unit), map.entries.get(&unit)?.version),
-            By::Slot(number) => (Holder::Slot(number), map.slots.get(number).version),
+            By::Entry(unit) => (Governor::Entry(unit), map.entries.get(&unit)?.version),
+            By::Slot(number) => (Governor::Slot(number), map.slots.get(number).version),
         };
         Some(Governing { by, version })
     }

@@ -149,7 +149,7 @@ fn nothing_is_reserved_before_all_have_greeted_that_may_keep_it() {
     s.c.stat(s.dir);
     s.c.cut.insert((0, 1));
     s.c.crash(1);
-    assert!(s.c.worlds[1].rank.peers.unheard.contains_key(&RankId(0)));
+    assert!(s.c.worlds[1].rank.peers.ungreeted.contains_key(&RankId(0)));
     let tid = s.c.start(2, EMBEDDED, rename((s.dir, "x"), (third, "y"), 0));
     s.c.pass(100);
     assert!(s.c.worlds[1].rank.view.transactions.is_free());
