@@ -356,8 +356,8 @@ pub fn explain_listen(error: &ListenError) -> Problem {
 #[must_use]
 pub fn insecure(at: &str) -> Problem {
     Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS")).do_this(
-        "`--insecure` on a trusted network (any TCP, loopback too), or a unix socket; \
-         `--tls-cert`/`--tls-key` are not in this version",
+        "`--tls-cert`/`--tls-key`, or `--insecure` on a trusted network (any TCP, loopback too); \
+         TLS is not in this version: `--insecure`, or a unix socket",
     )
 }
 
