@@ -77,13 +77,13 @@ mutants() {
     [ $status = 0 ] && [ $missing = 0 ]
 }
 
-# The worlds of the simulator.
+# The worlds of the simulator, which is built once for this and for `mutants`: a defect that is off changes no history.
 sweep() {
-    local seeds=${PANDOFS_SEEDS:-1000}
-    cargo run --release --locked -p sim -- sweep --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --ranks --once --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --ranks --eager --once --seeds "$seeds"
+    local seeds=${PANDOFS_SEEDS:-1000} simulator=(cargo run --release --locked -p sim --features mutants --)
+    "${simulator[@]}" sweep --seeds "$seeds" &&
+        "${simulator[@]}" sweep --cluster --seeds "$seeds" &&
+        "${simulator[@]}" sweep --ranks --once --seeds "$seeds" &&
+        "${simulator[@]}" sweep --ranks --eager --once --seeds "$seeds"
 }
 
 system() {
@@ -97,7 +97,6 @@ fi
 # What later stages run is built beside what the first ones build: they wait for different locks, and a large crate's front end leaves
 # a CPU idle. What fails here fails again in its stage, which says so.
 ahead() {
-    cargo build --release --locked -p sim
     cargo build --release --locked -p sim --features mutants
     cargo build --release --locked -p fuzz
     cargo build --release --locked -p cli -p lossydisk
