@@ -137,6 +137,10 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
     let lives = server.stage.all();
     let drivers: Vec<_> = lives.iter().map(|life| life.driver.clone()).collect();
     let driver = drivers.first().ok_or(BackupError::NoLife)?;
+    // Before anybody is made to wait: a request that waits for a rank without a life keeps the others from coming to rest.
+    if let Some(map) = opened.registry.read(MAP)? {
+        all_live(&map.bytes, &lives)?;
+    }
     let _frozen = freeze(&drivers).map_err(|e| match e {
         FreezeError::AlreadyFrozen => BackupError::Busy,
         FreezeError::NotQuiescent => BackupError::Restless,

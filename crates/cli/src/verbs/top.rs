@@ -138,7 +138,11 @@ fn shown(by: By, rows: &[Value]) -> String {
         By::Subtree => &[],
     };
     let loads: &[&str] = if by == By::Rank { &LOAD_HEADS } else { &[] };
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
+    // A rank that does not answer has not said.
+    let word = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        value => value.as_str().map_or_else(|| value.to_string(), Into::into),
+    };
     let mut lines: Vec<Vec<String>> = Vec::new();
     lines.push(
         own.iter()
@@ -212,6 +216,9 @@ mod tests {
         let expected = "RANK  STATE   INOS  CLIENTS  OPS/s  RD-BYTES/s  WR-BYTES/s  IN-FLIGHT  RD/s   WR/s  MISS/s  FETCH/s  CPU\n\
             0     active  9     3        2,012  6.0 KiB     0 B         3          2,012  0     3       96       25.0%\n";
         assert_eq!(shown(By::Rank, &ranks), expected);
+        let silent = [json!({"rank": 1, "state": "active(laggy)", "inos": null, "clients": null})];
+        let line = shown(By::Rank, &silent);
+        assert!(line.contains("1     active(laggy)  -     -        0"), "{line}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::view::{Found, View};
 use proto::cluster::{Policy, RANKS_MAX, Unit};
 use proto::reply::Reply;
 use proto::{Errno, RankId};
+use std::num::IntErrorKind;
 
 /// Whether that is the name of the policy, and there can be one.
 pub(crate) fn is_pin(view: &View, name: &[u8]) -> bool {
@@ -31,6 +32,9 @@ fn parse(value: &[u8]) -> Result<Option<RankId>, Errno> {
             Ok(rank) if rank < RANKS_MAX => Ok(Some(RankId(rank))),
             Ok(_) | Err(_) => Err(Errno::EDOM),
         },
+        Err(e) if matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) => {
+            Err(Errno::EDOM)
+        }
         Err(_) => Err(Errno::EINVAL),
     }
 }

@@ -138,6 +138,7 @@ fn values_are_checked() {
         ("256", Errno::EDOM),
         ("-2", Errno::EDOM),
         ("70000", Errno::EDOM),
+        ("99999999999999999999", Errno::EDOM),
     ] {
         assert_eq!(c.pin_as(dir, value), Err(errno), "{value}");
     }
