@@ -43,7 +43,7 @@ same "formatting twice exits 5" 5 $?
 text=$("$PANDO" serve ./empty --listen 0.0.0.0:7420 2>&1)
 same "TCP without TLS exits 4" 4 $?
 same "and says why" "pando serve: 0.0.0.0:7420: refusing to listen without TLS
-  do: \`--tls-cert\`/\`--tls-key\`, or \`--insecure\` on a trusted network (any TCP, loopback too)" "$text"
+  do: \`--tls-cert\`/\`--tls-key\`, or \`--insecure\` on a trusted network (any TCP, loopback too); TLS is not in this version: \`--insecure\`, or a unix socket" "$text"
 
 text=$("$PANDO" umount ./mnt 2>&1)
 same "umount of nothing exits 5" 5 $?
