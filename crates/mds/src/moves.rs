@@ -601,12 +601,7 @@ impl Rank {
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => self.announced(part, unit, out),
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
-            Phase::Gather(at) => match self.find_holders(part, at, false) {
-                Slice::More(at) => Some(Phase::Gather(at)),
-                Slice::Wait => None,
-                Slice::Done => self.ask_sessions(0, out),
-                Slice::No(why) => self.no_move(&why, out),
-            },
+            Phase::Gather(at) => self.gather_holders(part, at, out),
             Phase::Join => self.sessions_joined(out),
             Phase::Settle { until } if self.checkpoint.last < until => None,
             // Somebody may have opened something meanwhile.
@@ -617,16 +612,7 @@ impl Rank {
                 Slice::Done => Some(Phase::List(InUse::FIRST)),
                 Slice::No(why) => self.no_move(&why, out),
             },
-            Phase::List(at) => match self.find_holders(part, at, true) {
-                Slice::More(at) => Some(Phase::List(at)),
-                Slice::Wait => None,
-                Slice::Done => {
-                    // Meanwhile: it is said to another rank, and waits for that one's journal.
-                    self.tell_holders();
-                    Some(self.flush_sealed(now, out))
-                }
-                Slice::No(why) => self.no_move(&why, out),
-            },
+            Phase::List(at) => self.list_holders(now, part, at, out),
             Phase::Flush { .. } if self.moves.heard == Some(false) => self.holders_refused(out),
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
             Phase::Flush { until, thin } if self.checkpoint.last < until => {
@@ -656,6 +642,28 @@ impl Rank {
                 }
                 None
             }
+        }
+    }
+
+    fn gather_holders(&mut self, part: Part, at: InUse, out: &mut Outbox<Output>) -> Option<Phase> {
+        match self.find_holders(part, at, false) {
+            Slice::More(at) => Some(Phase::Gather(at)),
+            Slice::Wait => None,
+            Slice::Done => self.ask_sessions(0, out),
+            Slice::No(why) => self.no_move(&why, out),
+        }
+    }
+
+    fn list_holders(&mut self, now: Now, part: Part, at: InUse, out: &mut Outbox<Output>) -> Option<Phase> {
+        match self.find_holders(part, at, true) {
+            Slice::More(at) => Some(Phase::List(at)),
+            Slice::Wait => None,
+            Slice::Done => {
+                // Meanwhile: it is said to another rank, and waits for that one's journal.
+                self.tell_holders();
+                Some(self.flush_sealed(now, out))
+            }
+            Slice::No(why) => self.no_move(&why, out),
         }
     }
 
