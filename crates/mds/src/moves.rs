@@ -102,7 +102,7 @@ enum Phase {
     Places(u8, Ino),
     /// What is below leaves the cache, from that index of its directories on.
     Empty(u32),
-    /// The new owner is told the list of that number of what they have; the first since `Flush` began.
+    /// The new owner is told the list of that number of what they have.
     Tell(usize),
     /// The journal says that it is sealed.
     Journal(Position),
@@ -613,7 +613,6 @@ impl Rank {
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::List(at) => self.list_holders(now, part, at, out),
-            Phase::Flush { .. } if self.moves.heard == Some(false) => self.holders_refused(out),
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
             Phase::Flush { until, thin } if self.checkpoint.last < until => {
                 thin.map(|from| Phase::Flush { until, thin: self.thin_below(from) })
@@ -624,10 +623,10 @@ impl Rank {
                 Slice::Wait | Slice::Done => Some(Phase::Empty(0)),
                 Slice::No(_) => Some(self.flush_sealed(now, out)),
             },
-            Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => Some(Phase::Tell(0)),
+            Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.tell_holders(),
             Phase::Empty(from) => match self.empty_below(from) {
                 Slice::More(from) => Some(Phase::Empty(from)),
-                Slice::Wait | Slice::Done => Some(Phase::Tell(0)),
+                Slice::Wait | Slice::Done => self.tell_holders(),
                 Slice::No(_) => Some(self.flush_sealed(now, out)),
             },
             Phase::Tell(at) => match self.chunk_told(at, out)? {
@@ -658,11 +657,7 @@ impl Rank {
         match self.find_holders(part, at, true) {
             Slice::More(at) => Some(Phase::List(at)),
             Slice::Wait => None,
-            Slice::Done => {
-                // Meanwhile: it is said to another rank, and waits for that one's journal.
-                self.tell_holders();
-                Some(self.flush_sealed(now, out))
-            }
+            Slice::Done => Some(self.flush_sealed(now, out)),
             Slice::No(why) => self.no_move(&why, out),
         }
     }

@@ -245,11 +245,10 @@ impl Rank {
     }
 
     /// The new owner is told what sessions have.
-    pub(super) fn tell_holders(&mut self) {
-        if let Some(one) = &mut self.moves.current {
-            one.found.chunks = chunks(one.found.list.values());
-        }
-        self.tell_chunk(0);
+    pub(super) fn tell_holders(&mut self) -> Option<Phase> {
+        let one = self.moves.current.as_mut()?;
+        one.found.chunks = chunks(one.found.list.values());
+        self.tell_chunk(0)
     }
 
     fn tell_chunk(&mut self, at: usize) -> Option<Phase> {
@@ -271,16 +270,10 @@ impl Rank {
             }
             true => Some(Told::All),
             false => {
-                self.holders_refused(out);
+                self.give_up_move("somebody who has something open there has not joined its new rank", out);
                 None
             }
         }
-    }
-
-    /// It does not take them.
-    pub(super) fn holders_refused(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
-        self.give_up_move("somebody who has something open there has not joined its new rank", out);
-        None
     }
 
     /// Nobody has anything there any more.

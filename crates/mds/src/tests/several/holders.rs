@@ -485,30 +485,6 @@ fn who_has_ended_is_awaited_no_longer() {
     assert_eq!(c.owner(dir), Some(1));
 }
 
-#[test]
-fn who_has_what_is_told_while_the_rest_is_stored() {
-    let mut c = Cluster::new();
-    let dir = c.mkdir(root(), "d");
-    let file = c.create(dir, "f");
-    c.checkpoint(0);
-    c.greet(0, Peer::Trusted, Bits::NONE);
-    c.join(0, 1, Peer::Trusted);
-    c.asks_well(0, Request::Open { node: file, flags: 0 });
-    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
-    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
-    c.deaf = true;
-    c.pass(20);
-    c.create(dir, "g");
-    c.hold(0).hold_stores = true;
-    c.deaf = false;
-    c.pass(20);
-    let moves = &c.worlds[0].rank.moves;
-    assert!(moves.is_sealed() && moves.heard == Some(true), "the store is slow: {:?}", c.worlds[0].notes);
-    c.hold(0).let_go();
-    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
-    assert!(c.owner(dir) == Some(1) && c.is_locked(file));
-}
-
 /// What broke: what it had was not closed yet, as that was reserved for a transaction, and the move was sealed and refused each time.
 #[test]
 fn who_has_ended_and_is_not_closed_yet_holds_the_move_up() {
