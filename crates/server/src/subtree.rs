@@ -349,16 +349,17 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
         to < map.max_mds && info.is_some_and(|info| info.state == RankState::Active)
     };
     let map = map_of(server);
-    let is_pinned =
-        map.as_ref().and_then(|map| map.entries.get(&unit)).is_some_and(|entry| entry.policy == Policy::Pin);
-    if is_pinned && from != RankId(to) {
-        // Its pin would bring it back.
-        let step =
-            format!("`setfattr -n ceph.dir.pin -v {to} PATH` pins it there, `-v -1` takes the pin away");
-        return Err(refusal_with(Refusal::State, "it is pinned", &step));
-    }
+    let is_pin =
+        |map: &Arc<ClusterMap>| map.entries.get(&unit).is_some_and(|entry| entry.policy == Policy::Pin);
+    let is_pinned = map.as_ref().is_some_and(is_pin);
     let text = match map.is_some_and(serves) {
         _ if from == RankId(to) => format!("it is rank {to}'s already"),
+        // Its pin would bring it back.
+        _ if is_pinned => {
+            let step =
+                format!("`setfattr -n ceph.dir.pin -v {to} PATH` pins it there, `-v -1` takes the pin away");
+            return Err(refusal_with(Refusal::State, "it is pinned", &step));
+        }
         false => return Err(state(format!("rank {to} does not serve: `pando fs status`"))),
         true => {
             feed(server, &owner, Input::Move { dir, to: RankId(to) });

@@ -219,7 +219,9 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
         bits = AUTH;
     }
     needs.add(new.ino, bits, gone);
-    needs.list.iter_mut().filter(|need| need.ino == new.ino).for_each(|need| need.own |= own);
+    if own && let Some(need) = needs.list.iter_mut().find(|need| need.ino == new.ino) {
+        need.own = true;
+    }
 }
 
 /// Whether an inode comes into what is on its way to another rank. What was granted there has been taken back, and nothing is any more; nobody

@@ -435,13 +435,19 @@ fn what_was_opened_by_where_it_was_seen_does_not_go_along() {
     assert!(c.is_locked(file));
 }
 
-#[test]
-fn who_does_not_join_the_new_owner_holds_the_move_up() {
+/// A directory, and a file in it that a client of rank 0 alone has open.
+fn with_opened() -> (Cluster, NodeRef, NodeRef) {
     let mut c = Cluster::new();
     let dir = c.mkdir(root(), "d");
     let file = c.create(dir, "f");
     c.greet(0, Peer::Trusted, Bits::NONE);
     c.asks_well(0, Request::Open { node: file, flags: 0 });
+    (c, dir, file)
+}
+
+#[test]
+fn who_does_not_join_the_new_owner_holds_the_move_up() {
+    let (mut c, dir, file) = with_opened();
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
     c.pass(50);
     // Others are served meanwhile.
@@ -466,11 +472,7 @@ fn who_does_not_join_the_new_owner_holds_the_move_up() {
 /// What broke: the new owner was asked for a session that had ended until the move was given up.
 #[test]
 fn who_has_ended_is_awaited_no_longer() {
-    let mut c = Cluster::new();
-    let dir = c.mkdir(root(), "d");
-    let file = c.create(dir, "f");
-    c.greet(0, Peer::Trusted, Bits::NONE);
-    c.asks_well(0, Request::Open { node: file, flags: 0 });
+    let (mut c, dir, _) = with_opened();
     let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
     c.pass(5);
     assert!(c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some());
@@ -489,11 +491,7 @@ fn who_has_ended_is_awaited_no_longer() {
 #[test]
 fn who_has_ended_and_is_not_closed_yet_holds_the_move_up() {
     for locks in [false, true] {
-        let mut c = Cluster::new();
-        let dir = c.mkdir(root(), "d");
-        let file = c.create(dir, "f");
-        c.greet(0, Peer::Trusted, Bits::NONE);
-        c.asks_well(0, Request::Open { node: file, flags: 0 });
+        let (mut c, dir, file) = with_opened();
         if locks {
             c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
             c.asks_well(0, Request::Release { node: file, count: 1 });
