@@ -152,6 +152,7 @@ pub enum Verb {
 /// `format`.
 #[derive(Debug, Args)]
 pub struct Format_ {
+    /// The empty folder; made if it is not there
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
     /// Name of the file system
@@ -199,6 +200,7 @@ pub struct Mount {
 /// `umount`.
 #[derive(Debug, Args)]
 pub struct Umount {
+    /// Where it is mounted
     #[arg(value_name = "MNT", value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
     /// At once; requests under way fail
@@ -212,6 +214,7 @@ pub struct Umount {
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
+    /// The data folder
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
     /// Where to listen, besides DIR/pando.sock
@@ -240,6 +243,7 @@ pub struct Serve {
 /// `fsck`.
 #[derive(Debug, Args)]
 pub struct Fsck {
+    /// The data folder
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
     /// Put right what can be; what is taken out is kept as text, inodes without a name go to /lost+found
@@ -260,25 +264,31 @@ pub struct Compact {
 pub enum Backup {
     /// Copy the file system of a data folder, served or not, into one file
     Create {
+        /// The data folder
         #[arg(value_hint = ValueHint::DirPath)]
         dir: PathBuf,
+        /// The backup, which is made
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
     /// What backups a folder holds
     Ls {
+        /// A folder with backups in it
         #[arg(value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
     /// Read a backup whole and check every record
     Verify {
+        /// The backup
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
     /// Make an empty folder the file system a backup holds
     Restore {
+        /// The backup
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
+        /// The data folder; made if it is not there
         #[arg(value_hint = ValueHint::DirPath)]
         dir: PathBuf,
     },
@@ -289,6 +299,7 @@ pub enum Backup {
 pub enum Journal {
     /// List the transactions in a data folder's journal
     Inspect {
+        /// The data folder
         #[arg(value_hint = ValueHint::DirPath)]
         dir: PathBuf,
         /// The rank whose journal is meant
@@ -310,18 +321,33 @@ pub enum Config {
     /// Every setting with its value
     Ls,
     /// One setting's value
-    Get { key: String },
+    Get {
+        /// Its name
+        key: String,
+    },
     /// Write a setting into the configuration file
-    Set { key: String, value: String },
+    Set {
+        /// Its name
+        key: String,
+        /// What it is to be
+        value: String,
+    },
     /// Take a setting out of the configuration file
-    Rm { key: String },
+    Rm {
+        /// Its name
+        key: String,
+    },
     /// What a setting means; all of them without KEY
-    Help { key: Option<String> },
+    Help {
+        /// Its name
+        key: Option<String>,
+    },
 }
 
 /// `completion`.
 #[derive(Debug, Args)]
 pub struct Completion {
+    /// For which shell
     pub shell: clap_complete::Shell,
 }
 

@@ -348,6 +348,12 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
 pub fn explain_listen(error: &ListenError) -> Problem {
     match error {
         ListenError::Insecure { at } => insecure(at),
+        // Another server has the address, or a file its name.
+        ListenError::Io { source, .. }
+            if matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::AlreadyExists) =>
+        {
+            Problem::new(Exit::State, chain(error)).do_this("name another address, or stop who has this one")
+        }
         other => Problem::new(Exit::Failed, chain(other)),
     }
 }

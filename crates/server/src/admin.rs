@@ -284,9 +284,13 @@ fn status(server: &Server) -> Value {
 
 /// What a rank says of itself, with its number.
 fn own_status(life: &Arc<RankLife>) -> Value {
-    let mut own = life.driver.report(&json!({ "cmd": "status" })).unwrap_or_default();
+    let answer = life.driver.report(&json!({ "cmd": "status" }));
+    let is_silent = answer.is_none();
+    let mut own = answer.unwrap_or_default();
     let word = match life.driver.life.get() {
         Life::Booting => "boot",
+        // As `fs status` calls it.
+        Life::Active if is_silent => "active(laggy)",
         Life::Active => "active",
         Life::Damaged(why) => {
             own["why"] = json!(why);

@@ -76,6 +76,20 @@ impl BackupError {
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Decode(_) | Self::Store(StoreError::Damaged { .. }))
     }
+
+    /// Whether the same can succeed in another state of the server, or by another version.
+    #[must_use]
+    pub const fn is_state(&self) -> bool {
+        matches!(
+            self,
+            Self::Newer { .. }
+                | Self::Busy
+                | Self::Restless
+                | Self::LastEpoch { .. }
+                | Self::NoLife
+                | Self::Lifeless(_)
+        )
+    }
 }
 
 /// What a backup holds.

@@ -79,14 +79,16 @@ fn fs_name(server: &Server) -> &str {
 
 /// Whether the file system that is named, if one is, is this one.
 fn named(server: &Server, command: &Value) -> Result<(), Value> {
+    command.get("fs").and_then(Value::as_str).map_or(Ok(()), |name| named_fs(server, name))
+}
+
+fn named_fs(server: &Server, name: &str) -> Result<(), Value> {
     let own = fs_name(server);
-    match command.get("fs").and_then(Value::as_str) {
-        Some(name) if name != own => {
-            let what = format!("no file system '{name}': this server has '{own}'");
-            Err(refusal_with(Refusal::State, &what, "`pando fs ls`"))
-        }
-        Some(_) | None => Ok(()),
+    if name == own {
+        return Ok(());
     }
+    let what = format!("no file system '{name}': this server has '{own}'");
+    Err(refusal_with(Refusal::State, &what, "`pando fs ls`"))
 }
 
 pub(crate) fn not_of_mount(server: &Server) -> Result<(), Value> {
@@ -138,7 +140,10 @@ pub(crate) fn carry_out(
 pub(crate) fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
     let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
     let short = who.strip_prefix("mds.").unwrap_or(who);
-    let digits = short.strip_prefix(fs_name(server)).and_then(|rest| rest.strip_prefix(':')).unwrap_or(short);
+    let digits = match short.rsplit_once(':') {
+        Some((fs, digits)) => named_fs(server, fs).map(|()| digits)?,
+        None => short,
+    };
     if let Ok(number) = digits.parse::<u16>()
         && number < RANKS_MAX
     {
@@ -311,11 +316,12 @@ fn status(server: &Server) -> Value {
             "state": word,
             // Of one that is to go: what it still has.
             "stays_for": rank["stays_for"],
-            "rate": rank["requests_per_s"].as_u64().unwrap_or(0),
-            "dns": rank["cached_names"].as_u64().unwrap_or(0),
-            "inos": rank["cached_inodes"].as_u64().unwrap_or(0),
-            "dirs": rank["cached_dirs"].as_u64().unwrap_or(0),
-            "caps": perf["gauges"]["caps"].as_u64().unwrap_or(0),
+            // Of one that says nothing: null, not zero.
+            "rate": rank["requests_per_s"],
+            "dns": rank["cached_names"],
+            "inos": rank["cached_inodes"],
+            "dirs": rank["cached_dirs"],
+            "caps": perf["gauges"]["caps"],
         }));
     }
     for name in map.iter().flat_map(|map| standbys(map)) {
@@ -332,15 +338,15 @@ fn status(server: &Server) -> Value {
     })
 }
 
-/// What Ceph has pools for. Of space that metadata and data share each shows what is free of it.
+/// What Ceph has pools for. Of space that metadata and data share each shows what is free of it: null while no rank is there to ask.
 fn pools(space: Option<Space>, server: &Server) -> Value {
     let meta = server.opened.as_ref().map(|opened| opened.folder.meta());
     let used = meta.as_deref().map_or(0, bytes_below);
-    let (free, taken) =
-        space.map_or((0, 0), |space| (space.available, space.total.saturating_sub(space.free)));
+    let free = space.map(|space| space.available);
+    let taken = space.map(|space| space.total.saturating_sub(space.free).saturating_sub(used));
     json!([
         { "id": 1, "name": "meta", "type": "metadata", "used": used, "avail": free },
-        { "id": 2, "name": "data", "type": "data", "used": taken.saturating_sub(used), "avail": free },
+        { "id": 2, "name": "data", "type": "data", "used": taken, "avail": free },
     ])
 }
 

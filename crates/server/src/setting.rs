@@ -78,10 +78,16 @@ pub(crate) fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             _ => usage(format!("joinable {value}: neither true nor false")),
         },
         "bal_rank_mask" => match mask(value) {
-            Ok(mask) => {
+            Ok(mask) => carry_out(server, Command::SetBalRankMask(mask), |reply| {
                 let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
-                carry_out(server, Command::SetBalRankMask(mask), |_| text)
-            }
+                let max_mds = reply.map.max_mds;
+                if names_nobody(mask, max_mds) {
+                    return format!(
+                        "{text}\nnone of its ranks is wanted (max_mds is {max_mds}): slots go to rank 0, directories stay"
+                    );
+                }
+                text
+            }),
             Err(MaskError::Rank) => usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1)),
             Err(MaskError::Text) => {
                 usage(format!("bal_rank_mask {value}: neither all nor a hexadecimal number"))
@@ -114,6 +120,11 @@ fn mask(text: &str) -> Result<Mask, MaskError> {
     }
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     Mask::from_hex(&format!("0x{digits}"))
+}
+
+/// Whether the mask has ranks, and none of those that there are to be. It may be set before these come to be, so it is no error.
+fn names_nobody(mask: Mask, max_mds: u16) -> bool {
+    mask != Mask::NONE && !(0..max_mds).any(|rank| mask.has(RankId(rank)))
 }
 
 /// `RANK=WEIGHT`, both as they may be.
@@ -158,5 +169,7 @@ mod tests {
             assert_eq!(mask(text), Err(MaskError::Text), "{text}");
         }
         assert_eq!(mask(&format!("1{}", "0".repeat(64))), Err(MaskError::Rank));
+        assert!(names_nobody(three, 3) && !names_nobody(three, 4));
+        assert!(!names_nobody(Mask::NONE, 3) && !names_nobody(Mask::ALL, 1));
     }
 }

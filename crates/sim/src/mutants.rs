@@ -330,6 +330,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::totals::times_that_are_set_where_or_when_it_is_too_late_are_caught",
     ),
     ("mds_ended_go_along", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_performed_awaits_own", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_comes_with_grants", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     (
         "mds_times_set_by_old_parts",

@@ -153,6 +153,7 @@ pub struct BenchRm {
     /// Where to work
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
+    /// Files that are made and removed
     #[arg(long, default_value_t = 10_000)]
     pub files: u64,
 }
@@ -170,6 +171,7 @@ pub struct BenchFolder {
 pub struct BenchSurvey {
     #[command(flatten)]
     pub folder: BenchFolder,
+    /// Threads that ask, each on its own
     #[arg(long, default_value_t = 1)]
     pub threads: u32,
     /// Directories: as many as threads (private) unless given; 1 = shared; more = each thread fills several of its own
@@ -197,11 +199,13 @@ pub struct BenchSurvey {
 pub struct BenchCold {
     #[command(flatten)]
     pub folder: BenchFolder,
+    /// Threads that ask, each on its own
     #[arg(long, default_value_t = 1)]
     pub threads: u32,
     /// Requests each thread keeps under way
     #[arg(long, default_value_t = 64)]
     pub depth: u64,
+    /// Directories the files are in
     #[arg(long, default_value_t = 100)]
     pub dirs: u64,
     /// Files in all
@@ -220,8 +224,10 @@ pub struct BenchCold {
 pub struct BenchMemory {
     #[command(flatten)]
     pub folder: BenchFolder,
+    /// Files in all
     #[arg(long, default_value_t = 5_000_000)]
     pub files: u64,
+    /// Directories they are in
     #[arg(long, default_value_t = 500)]
     pub dirs: u32,
     /// With one client's capabilities on each file

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 /// `bench step`.
 #[derive(Debug, Args)]
 pub struct BenchStep {
+    /// Files in all
     #[arg(long, default_value_t = 1_000_000)]
     pub files: u64,
     /// Directories, filled one after the other
@@ -83,6 +84,7 @@ pub struct BenchCrowd {
     /// Clients that list
     #[arg(long, default_value_t = 8)]
     pub listers: u32,
+    /// How long they list
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
     /// Report CPU seconds of this process, the server
@@ -120,6 +122,7 @@ pub struct BenchSteady {
 pub struct BenchSessions {
     /// The server
     pub source: String,
+    /// Sessions there are at once
     #[arg(long, default_value_t = 5_000)]
     pub sessions: u64,
     /// Files each has open, read-only

@@ -19,6 +19,7 @@ pub enum Fs {
     Dump,
     /// The part of the map that is about one file system
     Get {
+        /// The file system's name
         #[arg(value_name = "FS")]
         fs: String,
     },
@@ -27,19 +28,24 @@ pub enum Fs {
     /// 0x0: what is there stays), placement (of new directories: subtree or hash), rank_weight (RANK=WEIGHT, 0 to 255
     /// and 1 to 1000: what the rank is to have of what nobody pinned, beside others that have 100)
     Set {
+        /// The file system's name
         #[arg(value_name = "FS")]
         fs: String,
+        /// The setting
         key: String,
+        /// What it is to be
         #[arg(allow_negative_numbers = true)]
         value: String,
     },
     /// End all ranks, and let none begin again until the file system is joinable
     Fail {
+        /// The file system's name
         #[arg(value_name = "FS")]
         fs: String,
     },
     /// Let ranks begin again
     Joinable {
+        /// The file system's name
         #[arg(value_name = "FS")]
         fs: String,
     },
@@ -82,7 +88,8 @@ pub enum Subtree {
         /// A directory inside a mount
         #[arg(value_hint = ValueHint::DirPath)]
         path: PathBuf,
-        #[arg(value_name = "RANK", value_parser = clap::value_parser!(u16).range(0..256))]
+        /// N, or mds.N
+        #[arg(value_name = "RANK", value_parser = rank, allow_negative_numbers = true)]
         rank: u16,
         /// Only that part of it, as `pando dirfrag ls` shows it
         #[arg(long, value_name = "FRAG")]
@@ -97,6 +104,15 @@ pub enum Subtree {
         #[arg(long, value_name = "FRAG")]
         frag: Option<String>,
     },
+}
+
+/// A rank's number, as Ceph's commands take it, too.
+fn rank(text: &str) -> Result<u16, String> {
+    let digits = text.strip_prefix("mds.").unwrap_or(text);
+    match digits.parse() {
+        Ok(rank) if rank < proto::cluster::RANKS_MAX => Ok(rank),
+        Ok(_) | Err(_) => Err(format!("ranks are 0 to {}", proto::cluster::RANKS_MAX - 1)),
+    }
 }
 
 /// `dirfrag`.

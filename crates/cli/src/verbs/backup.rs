@@ -83,10 +83,10 @@ fn by_server(dir: &Path, file: &Path, out: &Output) -> Verdict {
             }
             _ => {
                 let why = words(state["why"].as_str().unwrap_or("the server knows of no backup"));
-                return Err(if state["damaged"] == true {
-                    damaged_folder(dir, file, why)
-                } else {
-                    Problem::failed(file.display(), why)
+                return Err(match (state["damaged"] == true, state["wrong_state"] == true) {
+                    (true, _) => damaged_folder(dir, file, why),
+                    (false, true) => Problem::new(Exit::State, format!("{}: {why}", file.display())),
+                    (false, false) => Problem::failed(file.display(), why),
                 });
             }
         }
@@ -165,7 +165,7 @@ fn explain(file: &Path, error: &BackupError) -> Problem {
         BackupError::Foreign => Problem::failed(file.display(), chain(error))
             .do_this("name a file that `pando backup create` wrote: `pando backup ls FOLDER`"),
         BackupError::Folder(error) => place::explain(error),
-        BackupError::Newer { .. } | BackupError::Busy => {
+        state if state.is_state() => {
             Problem::new(Exit::State, format!("{}: {}", file.display(), chain(error)))
         }
         BackupError::Io(error) => Problem::io(file.display(), error),

@@ -72,7 +72,9 @@ fn status(answer: &Value) -> String {
         let name = word(&fs["fs"]);
         text.push_str(&format!("{name} - {} clients\n{}\n", fs["clients"], "=".repeat(name.chars().count())));
     }
-    let number = |of: &Value, key: &str| short(of[key].as_u64().unwrap_or(0), 1000);
+    // What nobody said: as Ceph leaves it out of a failed rank's line.
+    let number =
+        |of: &Value, key: &str| of[key].as_u64().map_or_else(String::new, |count| short(count, 1000));
     let heads = ["RANK", "STATE", "MDS", "ACTIVITY", "DNS", "INOS", "DIRS", "CAPS"];
     let mut rows = vec![heads.map(String::from).to_vec()];
     let (ranks, standbys): (Vec<&Value>, Vec<&Value>) =
@@ -80,7 +82,7 @@ fn status(answer: &Value) -> String {
     for daemon in ranks {
         let mut row = vec![daemon["rank"].to_string(), word(&daemon["state"]), word(&daemon["name"])];
         row.push(match (daemon["state"].as_str(), daemon["stays_for"].as_str()) {
-            (Some("active"), _) => format!("Reqs: {}/s", number(daemon, "rate")),
+            (Some("active"), _) if daemon["rate"].is_u64() => format!("Reqs: {}/s", number(daemon, "rate")),
             (_, Some(left)) => format!("Has: {left}"),
             (_, None) => String::new(),
         });
@@ -90,7 +92,7 @@ fn status(answer: &Value) -> String {
     text.push_str(&centred(&rows));
     let mut rows = vec![["POOL", "TYPE", "USED", "AVAIL"].map(String::from).to_vec()];
     for pool in items(answer, "pools") {
-        let bytes = |key: &str| short(pool[key].as_u64().unwrap_or(0), 1024);
+        let bytes = |key: &str| pool[key].as_u64().map_or_else(|| "-".to_owned(), |bytes| short(bytes, 1024));
         rows.push(vec![word(&pool["name"]), word(&pool["type"]), bytes("used"), bytes("avail")]);
     }
     text.push_str(&centred(&rows));
@@ -229,21 +231,23 @@ mod tests {
             "mdsmap": [
                 {"rank": 0, "name": "box-0", "state": "active", "rate": 31_100, "dns": 10, "inos": 13, "dirs": 12, "caps": 7},
                 {"rank": 1, "name": "box-2", "state": "stopping", "stays_for": "sessions of clients", "dns": 1, "inos": 1, "dirs": 1, "caps": 0},
+                {"rank": 2, "name": "", "state": "failed", "rate": null, "dns": null, "inos": null, "dirs": null, "caps": null},
                 {"name": "box-1", "state": "standby"},
             ],
             "pools": [
                 {"name": "meta", "type": "metadata", "used": 98_304, "avail": 102_005_473_280_u64},
-                {"name": "data", "type": "data", "used": 0, "avail": 102_005_473_280_u64},
+                {"name": "data", "type": "data", "used": 0, "avail": null},
             ],
             "mds_version": [{"version": "PandoFS 0.2.0", "daemon": ["box-0", "box-1"]}],
         });
         let expected = "pandofs - 2 clients\n=======\n\
             RANK   STATE     MDS           ACTIVITY           DNS    INOS   DIRS   CAPS\n \
             0     active   box-0       Reqs: 31.1k/s          10     13     12      7\n \
-            1    stopping  box-2  Has: sessions of clients     1      1      1      0\n\
+            1    stopping  box-2  Has: sessions of clients     1      1      1      0\n \
+            2     failed\n\
             POOL    TYPE     USED  AVAIL\n\
             meta  metadata  96.0k  95.0G\n\
-            data    data       0   95.0G\n\
+            data    data       0     -\n\
             STANDBY MDS\n   \
             box-1\n\
             MDS version: PandoFS 0.2.0\n";

@@ -62,7 +62,10 @@ pub fn man(folder: &Path, out: &Output) -> Verdict {
 }
 
 fn collect(command: &clap::Command, prefix: &str, pages: &mut Vec<(String, clap::Command)>) {
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
+    // clap's own `help` has no page; where a verb has that name there is no such one.
+    let own_help = command.is_disable_help_subcommand_set();
+    let is_shown = |verb: &&clap::Command| !verb.is_hide_set() && (own_help || verb.get_name() != "help");
+    for verb in command.get_subcommands().filter(is_shown) {
         let name = format!("{prefix}-{}", verb.get_name());
         pages.push((name.clone(), verb.clone()));
         collect(verb, &name, pages);
@@ -103,6 +106,21 @@ mod tests {
             let text = std::fs::read_to_string(folder.path().join(page)).expect("a page");
             for line in ["MOUNT OPTIONS", "\n.B subdir=PATH\n", "\n.B locks=cluster|local\n"] {
                 assert!(text.contains(line), "{line} is not in {page}");
+            }
+        }
+        let is_there = |page: &str| folder.path().join(page).exists();
+        assert!(is_there("pando-config-help.1") && !is_there("pando-help.1") && !is_there("pando-fs-help.1"));
+    }
+
+    #[test]
+    fn every_argument_that_is_shown_is_described() {
+        let mut command = Cli::command();
+        command.build();
+        let mut verbs = Vec::new();
+        collect(&command, "pando", &mut verbs);
+        for (name, verb) in verbs {
+            for arg in verb.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                assert!(arg.get_help().is_some(), "{name}: {}", arg.get_id());
             }
         }
     }

@@ -204,10 +204,12 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
     }
     let mut gone = None;
     let here = view.cache.parent_of(slot);
-    let at = DentryKey { dir: view.cache.outer(at.dir), ..at };
+    // A unit is on its way by its own number.
+    let dir = at.dir;
+    let at = DentryKey { dir: view.cache.outer(dir), ..at };
     let mut own = false;
     if at != (DentryKey { dir: here, hash: node.hash, name: node.name.as_bytes() }) {
-        own = comes_below_leaving(view, new.ino, at.dir);
+        own = comes_below_leaving(view, new.ino, dir);
         bits = bits.with(if own { Bits::ALL } else { LINK });
         gone = named(here, node.name.as_bytes());
     }

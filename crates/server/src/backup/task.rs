@@ -17,6 +17,8 @@ enum State {
     Failed {
         why: String,
         damaged: bool,
+        /// It can succeed in another state of the server.
+        state: bool,
     },
 }
 
@@ -43,8 +45,8 @@ impl Task {
                 "data_bytes": s.data_bytes,
                 "bytes": s.bytes,
             }),
-            State::Failed { why, damaged } => {
-                json!({ "state": "failed", "why": why, "damaged": damaged })
+            State::Failed { why, damaged, state } => {
+                json!({ "state": "failed", "why": why, "damaged": damaged, "wrong_state": state })
             }
         }
     }
@@ -70,11 +72,11 @@ pub(crate) fn start(server: &Arc<Server>, path: PathBuf) -> Result<(), BackupErr
         }
         *shared.backup.lock() = match result {
             Ok(summary) => State::Done(Box::new(summary)),
-            Err(e) => State::Failed { why: e.to_string(), damaged: e.is_damage() },
+            Err(e) => State::Failed { why: e.to_string(), damaged: e.is_damage(), state: e.is_state() },
         };
     });
     if let Err(e) = thread {
-        *server.backup.lock() = State::Failed { why: e.to_string(), damaged: false };
+        *server.backup.lock() = State::Failed { why: e.to_string(), damaged: false, state: false };
         return Err(e.into());
     }
     Ok(())

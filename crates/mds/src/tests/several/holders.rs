@@ -559,6 +559,34 @@ fn nobody_keeps_anything_of_what_comes_into_what_moves() {
     }
 }
 
+/// What broke: a performed rename into what moves waited for what its own session had of the file, and what the session gave back waited behind
+/// it in the same line, until the session was evicted.
+#[test]
+fn what_was_performed_does_not_wait_for_its_own_session() {
+    let mut c = Cluster::new();
+    let (dir, stage) = (c.mkdir(root(), "d"), c.mkdir(root(), "stage"));
+    let (held, file) = (c.create(dir, "f"), c.create(stage, "g"));
+    c.greet(0, Peer::Trusted, Bits::ATTRS.with(Bits::DX));
+    c.asks_well(0, Request::Open { node: held, flags: 0 });
+    c.asks_well(0, Request::GetAttr { node: file });
+    assert!(c.worlds[0].rank.view.book.is_granted(file.ino, Bits::ATTRS));
+    c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.pass(50);
+    gives_back(&mut c);
+    c.pass(50);
+    assert!(c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some());
+    let tid = c.hold(0).next_tid();
+    let told = proto::message::Told { ino: Ino::NONE, wall: Wall(c.worlds[0].now as i64), heard: false };
+    let (name, new_name) = (n("g"), n("g"));
+    let request = Request::Rename { parent: stage, name, new_parent: dir, new_name, flags: 0 };
+    let performed = ClientMsg::Performed { tid, floor: tid, cred: Cred::ROOT, told, request };
+    c.inject(0, Input::Message { conn: REMOTE, message: performed });
+    c.pass(20);
+    let heard: Vec<_> = std::iter::from_fn(|| c.heard(0, |_| true)).collect();
+    assert!(heard.iter().any(|message| matches!(message, ServerMsg::Done { .. })), "{heard:?}");
+    assert_eq!(c.lookup(dir, "g").map(|attr| attr.ino), Ok(file.ino));
+}
+
 /// What was opened while a move waits for the store goes along: its session joins the new owner, and one that has joined is not asked again.
 #[test]
 fn what_is_opened_while_the_rest_is_stored_goes_along() {
@@ -904,7 +932,8 @@ fn what_comes_back_by_a_name_ends_what_was_said_before() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 28] = [
+    let defects: [(&str, fn()); 29] = [
+        ("mds_performed_awaits_own", what_was_performed_does_not_wait_for_its_own_session),
         ("mds_ended_go_along", who_has_ended_and_is_not_closed_yet_holds_the_move_up),
         ("mds_comes_with_grants", nobody_keeps_anything_of_what_comes_into_what_moves),
         ("mds_first_ends_what_was_coming", what_came_is_whole_however_its_journal_is_torn),
