@@ -43,7 +43,7 @@ same "the standbys are those of it" "$(sed '1,/^STANDBY MDS/d; /^MDS version/d; 
 check "nobody may take over" ask fs set pandofs joinable false
 check "rank 2 dies" ask tell mds.2 crash
 check "it has failed" within is 2 state failed
-same "which is its line" "2 failed N" "$(table | grep '^2 ')"
+same "which is its line" "2 failed" "$(table | grep '^2 ')"
 same "the others' are as before" "0 1 3" "$(table | sed -n 's/ active MDS Reqs N$//p' | xargs)"
 same "its daemon stands by" 3 "$(standbys | wc -l)"
 same "the version is of those that there are" "6 True" "$(said '[len(names := a["mds_version"][0]["daemon"]), all(names)]' fs status | xargs)"
