@@ -9,7 +9,7 @@ use mds::coordinator::Command;
 use proto::RankId;
 use proto::admin::Refusal;
 use proto::cluster::{Mask, MaskError, RANKS_MAX, WEIGHT_MAX};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What `fs set` knows.
 const SETTINGS: [&str; 5] = ["max_mds", "joinable", "bal_rank_mask", "placement", "rank_weight"];
@@ -78,16 +78,20 @@ pub(crate) fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             _ => usage(format!("joinable {value}: neither true nor false")),
         },
         "bal_rank_mask" => match mask(value) {
-            Ok(mask) => carry_out(server, Command::SetBalRankMask(mask), |reply| {
+            Ok(mask) => {
                 let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
-                let max_mds = reply.map.max_mds;
+                let mut max_mds = 0;
+                let mut answer = carry_out(server, Command::SetBalRankMask(mask), |reply| {
+                    max_mds = reply.map.max_mds;
+                    text
+                })?;
                 if names_nobody(mask, max_mds) {
-                    return format!(
-                        "{text}\nnone of its ranks is wanted (max_mds is {max_mds}): slots go to rank 0, directories stay"
-                    );
+                    answer["result"]["warning"] = json!(format!(
+                        "none of its ranks is wanted (max_mds is {max_mds}): slots go to rank 0, directories stay"
+                    ));
                 }
-                text
-            }),
+                Ok(answer)
+            }
             Err(MaskError::Rank) => usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1)),
             Err(MaskError::Text) => {
                 usage(format!("bal_rank_mask {value}: neither all nor a hexadecimal number"))

@@ -230,6 +230,10 @@ fn settings_are_taken_or_refused_by_name() {
     assert_eq!(set("max_ranks", "1")["result"]["text"], "max_mds is 1");
     let text = |key: &str, value: &str| set(key, value)["result"]["text"].clone();
     assert_eq!(text("bal_rank_mask", "0x0038"), "setting the metadata balancer rank mask to 0x38");
+    let warned = set("bal_rank_mask", "38")["result"]["warning"]
+        .as_str()
+        .map(|warning| warning.contains("max_mds is 1"));
+    assert_eq!(warned, Some(true), "there is rank 0 only");
     assert_eq!(text("bal_rank_mask", "38"), "setting the metadata balancer rank mask to 0x38");
     assert_eq!(text("bal_rank_mask", "all"), "setting the metadata balancer rank mask to all");
     assert_eq!(text("bal_rank_mask", "-1"), "setting the metadata balancer rank mask to all");

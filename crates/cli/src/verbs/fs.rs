@@ -45,6 +45,9 @@ pub fn run(verb: &Fs, source: Result<Source, Problem>, out: &Output) -> Verdict 
 /// What a change came to.
 pub fn changed(answer: Value, out: &Output) {
     let text = answer["text"].as_str().unwrap_or_default().to_owned();
+    if let Some(warning) = answer["warning"].as_str() {
+        out.say(warning);
+    }
     out.result(&text, answer);
 }
 
