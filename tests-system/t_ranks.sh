@@ -118,3 +118,14 @@ check "fsck of what was restored" clean ./other
 text=$("$PANDO" mount ./other ./mnt 2>&1)
 same "not in a mount's process" "5 pando mount: ./other: its file system has 2 ranks, and the process of a mount carries one
   do: \`pando serve ./other --ranks 2\`, and mount unix:./other/pando.sock" "$? $text"
+
+# Nor is there a backup without what only the journal of a rank without a slot may have.
+"$PANDO" serve ./other --ranks 1 >serve.out 2>&1 &
+server=$!
+pids+=($server)
+until "$PANDO" status --cluster ./other >/dev/null 2>&1 || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
+text=$("$PANDO" backup create ./other ./less.backup 2>&1)
+same "no backup without a rank" "5 1" "$? $(grep -c "rank 1 has no life" <<<"$text")"
+same "nor anything of one" "" "$(ls -d ./less.backup* 2>/dev/null)"
+kill -TERM $server
+wait $server

@@ -52,6 +52,9 @@ port=$((20000 + RANDOM % 20000))
 server=$!
 pids+=($server)
 until "$PANDO" status --cluster ./data >/dev/null 2>&1 || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
+check "another folder" "$PANDO" format ./other
+text=$("$PANDO" serve ./other --listen 127.0.0.1:$port --insecure 2>&1)
+same "a place that somebody listens at exits 5" "5 1" "$? $(grep -c "127.0.0.1:$port: .*in use" <<<"$text")"
 check "a mount through the socket" "$PANDO" mount unix:./data/pando.sock ./a
 check "a mount over TCP" "$PANDO" mount 127.0.0.1:$port ./b
 echo tcp >b/t && sync b/t

@@ -91,8 +91,9 @@ impl Rank {
         let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };
         all.extend(self.leaving_needs(op));
         // What its session has of what comes into a part that leaves is given back behind what was performed, in the same line: an operation that
-        // was performed would wait for what waits for it. It keeps that, as PROTOCOL.md says.
+        // was performed would wait for what waits for it. That is taken back before the part is sealed.
         if op.told.is_some() && !stdx::mutant!("mds_performed_awaits_own") {
+            self.moves.came |= all.iter().any(|need| need.own);
             all.iter_mut().for_each(|need| need.own = false);
         }
         if let Some((ino, _)) = open.filter(|(_, rights)| rights & perm::WRITE != 0)

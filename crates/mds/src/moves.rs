@@ -23,17 +23,19 @@ use crate::output::{MapWish, Output};
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
 use crate::units::whole;
-use below::{InUse, Slice};
+use below::{Granted, InUse, Slice};
 use carve::Carves;
 use gathered::Gathered;
 use holders::{Found, Told};
 use pins::Pins;
+use proto::caps::{KEEP_ASKED_MS, KEEP_MARGIN_MS};
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
 use seal::Seals;
 pub use shown::{MoveGoal, MoveStatus};
 use std::collections::{BTreeMap, VecDeque};
+use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
 use unseen::Unseen;
 
@@ -182,6 +184,10 @@ struct Move {
     asked: u64,
     phase: Phase,
     until: Mono,
+    /// When every name that a kernel was granted there has run out; none: not announced.
+    names_over: Option<Mono>,
+    /// Somebody may keep a name there that is not known.
+    unnamed: bool,
     /// Sealed until then at most; none: not sealed, or the journal says that it is.
     sealed_until: Option<Mono>,
     /// Since when nobody is served there.
@@ -224,6 +230,8 @@ pub(crate) struct Moves {
     abandoned: BTreeMap<Unit, Abandoned>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
+    /// Something came below the one under way that a session may keep something of, since that was last taken back.
+    pub came: bool,
     /// How directories are spread of which units are to move came into the cache.
     pub learned: bool,
     /// A directory of which that could not be read.
@@ -239,7 +247,8 @@ impl Moves {
     /// When it is given up, or a pin is looked at.
     pub(crate) fn due(&self) -> Option<Mono> {
         let current = self.current.as_ref().map(|one| one.sealed_until.unwrap_or(one.until).min(one.until));
-        current.into_iter().chain(self.pins.due()).chain(self.carves.due()).min()
+        let names = self.current.as_ref().filter(|one| one.unnamed).and_then(|one| one.names_over);
+        current.into_iter().chain(names).chain(self.pins.due()).chain(self.carves.due()).min()
     }
 
     /// Whether the next slice of it is due.
@@ -490,6 +499,8 @@ impl Rank {
                 asked: 0,
                 phase,
                 until,
+                names_over: None,
+                unnamed: false,
                 sealed_until: None,
                 sealed_at: None,
                 settled: 0,
@@ -656,7 +667,12 @@ impl Rank {
     fn list_holders(&mut self, now: Now, part: Part, at: InUse, out: &mut Outbox<Output>) -> Option<Phase> {
         match self.find_holders(part, at, true) {
             Slice::More(at) => Some(Phase::List(at)),
-            Slice::Wait => None,
+            // What a session has that has ended stays until nothing is sealed any more.
+            Slice::Wait if stdx::mutant!("mds_sealed_with_ended") => None,
+            Slice::Wait => {
+                self.unseal("a session that has something open there has ended", out);
+                None
+            }
             Slice::Done => Some(self.flush_sealed(now, out)),
             Slice::No(why) => self.no_move(&why, out),
         }
@@ -673,6 +689,8 @@ impl Rank {
         }
         self.hold_group(unit);
         self.view.territory.leave(Some((part, false)), unit.dir);
+        let names_over = self.view.now.mono.after((KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS);
+        self.moves.current.as_mut()?.names_over = Some(names_over);
         Some(Phase::Recall { part: 0, found: false })
     }
 
@@ -776,7 +794,17 @@ impl Rank {
 
     /// Takes back what is granted below, and again until nothing is found: things that were performed meanwhile count as granted.
     fn recall_below(&mut self, now: Now, of: Part, part: usize, found: bool) -> Option<Phase> {
-        let (needs, next) = self.granted_below(of, part);
+        let one = self.moves.current.as_mut()?;
+        let names_over = one.names_over.is_none_or(|over| over <= now.mono);
+        if names_over && std::mem::take(&mut one.unnamed) {
+            return Some(Phase::Recall { part: 0, found });
+        }
+        if part == 0 {
+            one.unnamed = false;
+            self.moves.came = false;
+        }
+        let Granted { needs, unnamed, next } = self.granted_below(of, part, names_over);
+        self.moves.current.as_mut()?.unnamed |= unnamed;
         if !needs.is_empty() && !stdx::mutant!("mds_move_keeps_grants") {
             self.view.book.wait(RECALLS, (SessionId(0), None), &needs, now.mono);
             return Some(Phase::Recall { part: next.unwrap_or(usize::MAX), found: true });
@@ -791,7 +819,8 @@ impl Rank {
         if found {
             return Some(Phase::Recall { part: 0, found: false });
         }
-        Some(Phase::Seek { announced: true })
+        let unnamed = self.moves.current.as_ref()?.unnamed;
+        (!unnamed).then_some(Phase::Seek { announced: true })
     }
 
     /// The rank stops: what it has not let go of stays.

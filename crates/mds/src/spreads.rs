@@ -15,6 +15,7 @@ mod share;
 
 use crate::cache::dir;
 use crate::caps::book::Need;
+use crate::caps::needs;
 use crate::config::State;
 use crate::op::{LoadKey, OpId};
 use crate::output::{Level, Output};
@@ -290,7 +291,7 @@ impl Rank {
     fn take_back(&mut self, now: Now, dir: Ino) -> Phase {
         self.view.spreading = Some(dir);
         if self.is_kept(dir) {
-            let need = Need::of(dir, Bits::ALL);
+            let need = needs::of_all(&self.view, dir);
             self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
         }
         Phase::Recall

@@ -50,7 +50,9 @@ const RANKS: &[&str] = &[
     "mds_sent_back_for_ever",
     "mds_spread_counted_again",
     "mds_totals_not_given_back",
+    "mds_taken_back_without_name",
     "mds_totals_outlive_link",
+    "mds_uncached_names_stay",
 ];
 
 /// Name of the defect, the crate it is in, and the seed that is tried first: one that showed it. A change of the workload may
@@ -170,6 +172,8 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_replica_outlives_link", "mds", 14),
     ("mds_sent_back_for_ever", "mds", 0),
     ("mds_totals_not_given_back", "mds", 0),
+    ("mds_taken_back_without_name", "mds", 1),
+    ("mds_uncached_names_stay", "mds", 17),
     ("mds_totals_outlive_link", "mds", 2),
 ];
 
@@ -330,8 +334,16 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::totals::times_that_are_set_where_or_when_it_is_too_late_are_caught",
     ),
     ("mds_ended_go_along", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
-    ("mds_performed_awaits_own", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
-    ("mds_comes_with_grants", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_performed_awaits_own", "mds", "tests::several::holders::coming::defects_of_what_comes_are_caught"),
+    ("mds_seals_with_what_came", "mds", "tests::several::holders::coming::defects_of_what_comes_are_caught"),
+    ("mds_seals_with_ended", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_sealed_with_ended", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    (
+        "mds_units_come_with_grants",
+        "mds",
+        "tests::several::holders::coming::defects_of_what_comes_are_caught",
+    ),
+    ("mds_comes_with_grants", "mds", "tests::several::holders::coming::defects_of_what_comes_are_caught"),
     (
         "mds_times_set_by_old_parts",
         "mds",

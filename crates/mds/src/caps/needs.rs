@@ -58,12 +58,21 @@ pub(crate) fn of_place(ino: Ino, dir: Ino, name: &Name) -> Vec<Need> {
 
 /// Nor does the session that asks keep anything of what leaves: a kernel moves its entry with the rename, and nobody would know.
 pub(crate) fn of_leaving(view: &View) -> Vec<Need> {
-    let place = |ino| {
-        let slot = view.cache.by_ino(ino)?;
-        named(view.cache.parent_of(slot), view.cache.node(slot).name.as_bytes())
-    };
-    let need = |ino| Need { name: place(ino), own: true, ..Need::of(ino, Bits::ALL) };
+    let need = |ino| Need { name: name_of(view, ino), own: true, ..Need::of(ino, Bits::ALL) };
     view.txn.left.iter().map(|left| need(left.ino)).collect()
+}
+
+/// Nobody keeps anything of an inode. What broke: it was recalled without its name, which kernels kept, and nobody knew that any more: another
+/// rank to which it moved renamed it, and a client still found it by its old name.
+pub(crate) fn of_all(view: &View, ino: Ino) -> Need {
+    let name = name_of(view, ino).filter(|_| !stdx::mutant!("mds_taken_back_without_name"));
+    Need { name, ..Need::of(ino, Bits::ALL) }
+}
+
+/// The name of an inode, if it is cached, that somebody may keep.
+fn name_of(view: &View, ino: Ino) -> Option<(Ino, Name)> {
+    let slot = view.cache.by_ino(ino)?;
+    named(view.cache.parent_of(slot), view.cache.node(slot).name.as_bytes())
 }
 
 #[derive(Default)]
@@ -209,7 +218,8 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
     let at = DentryKey { dir: view.cache.outer(dir), ..at };
     let mut own = false;
     if at != (DentryKey { dir: here, hash: node.hash, name: node.name.as_bytes() }) {
-        own = comes_below_leaving(view, new.ino, dir);
+        let of = if stdx::mutant!("mds_units_come_with_grants") { at.dir } else { dir };
+        own = comes_below_leaving(view, new.ino, of);
         bits = bits.with(if own { Bits::ALL } else { LINK });
         gone = named(here, node.name.as_bytes());
     }

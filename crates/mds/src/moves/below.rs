@@ -6,6 +6,7 @@
 use super::Phase;
 use crate::cache::dir::{self, Dir};
 use crate::caps::book::Need;
+use crate::caps::needs;
 use crate::config::State;
 use crate::op::{Park, Stop};
 use crate::rank::Rank;
@@ -15,6 +16,16 @@ use proto::cluster::Unit;
 use proto::storeio::Backptr;
 use proto::transact::Change;
 use proto::{Frag, Ino, NameHash, SessionId};
+
+/// What is granted below what moves.
+#[derive(Debug, Default)]
+pub(super) struct Granted {
+    pub(super) needs: Vec<Need>,
+    /// A name that is not known is, too.
+    pub(super) unnamed: bool,
+    /// The next part of the book, if there is one.
+    pub(super) next: Option<usize>,
+}
 
 /// Where a look at what is in use is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,24 +163,41 @@ impl Rank {
         }
     }
 
-    /// What is granted below to anybody, and of the directory itself, from that part of the book on; and the next part, if there is one.
-    pub(super) fn granted_below(&self, of: Part, mut part: usize) -> (Vec<Need>, Option<usize>) {
-        let all = |ino| Need::of(ino, Bits::ALL);
-        let (mut needs, mut looked) = (Vec::new(), 0);
+    /// What is granted below to anybody, and of the directory itself, from that part of the book on. `names_over`: whatever kernels keep by a name
+    /// that is not cached has run out.
+    pub(super) fn granted_below(&self, of: Part, mut part: usize, names_over: bool) -> Granted {
+        let mut granted = Granted::default();
+        let mut looked = 0;
         while let Some(held) = self.view.book.held_in(part) {
             looked += held.len();
-            let below = held.into_iter().filter(|ino| {
-                self.view.begins(*ino, of)
-                    || self.view.has_unit(*ino, of)
-                    || self.view.is_inode_below(*ino, of)
-            });
-            needs.extend(below.map(all));
+            for ino in held {
+                if self.view.begins(ino, of)
+                    || self.view.has_unit(ino, of)
+                    || self.view.is_inode_below(ino, of)
+                {
+                    self.add_granted(ino, names_over, &mut granted);
+                }
+            }
             part += 1;
             if looked >= self.looks() {
-                return (needs, Some(part));
+                granted.next = Some(part);
+                break;
             }
         }
-        (needs, None)
+        granted
+    }
+
+    /// A name goes only when it is named. While the inode is not cached nobody knows it, and what is left of it is waited for.
+    fn add_granted(&self, ino: Ino, names_over: bool, granted: &mut Granted) {
+        let need = needs::of_all(&self.view, ino);
+        let is_known = names_over || self.view.cache.by_ino(ino).is_some();
+        if is_known || stdx::mutant!("mds_uncached_names_stay") {
+            return granted.needs.push(need);
+        }
+        let book = &self.view.book;
+        let rest = Need { bits: need.bits.without(Bits::LS), ..need };
+        granted.unnamed |= book.is_blocked(None, &Need::of(ino, Bits::LS));
+        granted.needs.extend(Some(rest).filter(|rest| book.is_blocked(None, rest)));
     }
 
     /// Whether the store has where inodes below are; of three lists of places.

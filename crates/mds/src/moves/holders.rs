@@ -216,8 +216,13 @@ impl Rank {
     pub(super) fn ask_sessions(&mut self, after_ns: u64, out: &mut Outbox<Output>) -> Option<Phase> {
         let one = self.moves.current.as_mut()?;
         let (id, to) = (one.id?, one.to?);
-        // One that has ended joins nobody any more.
-        one.found.sessions.retain(|session| self.sessions.map.contains_key(session));
+        // One that has ended joins nobody any more, and what it has is closed before anything is sealed.
+        let is_there = |session: &SessionId| self.sessions.map.contains_key(session);
+        if !one.found.sessions.iter().all(is_there) && !stdx::mutant!("mds_seals_with_ended") {
+            one.found.again();
+            return Some(Phase::Gather(InUse::FIRST));
+        }
+        one.found.sessions.retain(is_there);
         let sessions: Vec<SessionId> = one.found.sessions.difference(&one.found.joined).copied().collect();
         if sessions.is_empty() {
             let (part, of) = (one.part, one.unit.dir);
@@ -237,8 +242,7 @@ impl Rank {
             true => {
                 let one = self.moves.current.as_mut()?;
                 one.found.joined = one.found.sessions.clone();
-                let (part, of) = (one.part, one.unit.dir);
-                Some(self.seal_part(part, of))
+                self.ask_sessions(0, out)
             }
             false => self.ask_sessions(JOIN_NS, out).filter(|next| *next != Phase::Join),
         }

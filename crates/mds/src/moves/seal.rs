@@ -73,6 +73,12 @@ impl Rank {
     /// From here on nobody is served there, if not much has to be stored first: the seal ends with a checkpoint of the whole rank, and how long
     /// that takes is a matter of how many names it stores.
     pub(super) fn seal_part(&mut self, part: Part, of: Ino) -> Phase {
+        if self.moves.came && !stdx::mutant!("mds_seals_with_what_came") {
+            if let Some(one) = &mut self.moves.current {
+                one.found.again();
+            }
+            return Phase::Recall { part: 0, found: false };
+        }
         let (limits, now, lease_ns) =
             (self.view.config.limits, self.view.now.mono, self.view.config.lease_ns);
         let dirty = self.view.cache.dirty();
@@ -106,17 +112,26 @@ impl Rank {
         out.push(Output::Note { level: Level::Info, text });
     }
 
-    /// It was sealed for too long: everything there is served again, and it is tried once more, and later sealed for longer. A move
-    /// that the coordinator began the coordinator begins again.
+    /// It was sealed for too long: it may be sealed for longer when it is tried once more, which a lease bounds.
     pub(super) fn break_seal(&mut self, out: &mut Outbox<Output>) {
         let (shortest_ns, lease_ns) = (self.view.config.seal_ns, self.view.config.lease_ns);
-        let Some(one) = &mut self.moves.current else { return };
-        let (part, unit, goal, moved) = (one.part, one.unit, one.goal, one.moved());
+        let Some(one) = &self.moves.current else { return };
+        let (moved, waits_for) = (one.moved(), one.phase.waits_for());
         let was_ns = self.moves.seals.allows(moved, shortest_ns);
-        let again = self.moves.seals.lengthen(moved, was_ns, lease_ns) && !matches!(goal, Goal::Carry(..));
+        let why = format!("nobody was served there for {} ms: {waits_for}", was_ns / MS);
+        match self.moves.seals.lengthen(moved, was_ns, lease_ns) {
+            true => self.unseal(&why, out),
+            false => self.give_up_move(&why, out),
+        }
+    }
+
+    /// Everything there is served again, and it is tried once more. A move that the coordinator began the coordinator begins again.
+    pub(super) fn unseal(&mut self, why: &str, out: &mut Outbox<Output>) {
+        let Some(one) = &mut self.moves.current else { return };
+        let (part, unit, goal) = (one.part, one.unit, one.goal);
+        let again = !matches!(goal, Goal::Carry(..));
         let ops = if again { std::mem::take(&mut one.ops) } else { Vec::new() };
-        let why = format!("nobody was served there for {} ms: {}", was_ns / MS, one.phase.waits_for());
-        self.give_up_move(&why, out);
+        self.give_up_move(why, out);
         if again {
             self.moves.queue.push_back(Wanted { part, unit, goal, ops });
         }

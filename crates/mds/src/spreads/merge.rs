@@ -9,13 +9,13 @@
 use super::{One, Phase, RECALLS, Want};
 use crate::cache::dir;
 use crate::caps::book::Need;
+use crate::caps::needs;
 use crate::moves::Goal;
 use crate::op::LoadKey;
 use crate::output::{Level, Output};
 use crate::peers::Question;
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
-use proto::caps::Bits;
 use proto::cluster::Unit;
 use proto::header::Spread;
 use proto::mutation::Mutation;
@@ -117,7 +117,7 @@ impl Rank {
     /// The directory and its units: of each somebody may keep something, other ranks the totals.
     fn kept_of(&self, dir: Ino, spread: Spread) -> Vec<Need> {
         let numbers = spread.all().map(|(number, _)| number).chain([dir]);
-        let needs = numbers.map(|number| Need::of(number, Bits::ALL));
+        let needs = numbers.map(|number| needs::of_all(&self.view, number));
         needs.filter(|need| self.view.book.is_blocked(None, need)).collect()
     }
 

@@ -25,6 +25,7 @@ mod stored;
 pub(crate) use depends::{Fact, asked_for, shown, touched};
 pub use history::{Manner, Sent};
 pub(crate) use history::{adopt, is_making, may_keep_times};
+pub(crate) use kept::differing;
 pub use kept::{Changed, Sight};
 pub(crate) use order::{chain, is_without_xattr, overlaps, parents, performs};
 pub use promise::Presented;

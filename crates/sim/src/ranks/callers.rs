@@ -9,7 +9,7 @@ use super::{PIN, Phase, Ranks};
 use crate::model::judge::Verdict;
 use crate::trace::fold;
 use crate::workload::Knowledge;
-use client::{CallId, Input};
+use client::{CallId, Input, Validity};
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{Request, XattrMode};
 use proto::{Attr, Cred, Errno, Ino, Name, NodeRef, Writer};
@@ -157,12 +157,18 @@ impl Ranks {
         self.judge.sync_begins(client, call.0, &request);
         self.open_asked(client, &request);
         self.judge.begins(call.0, &request);
-        self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new() });
+        self.clients[client].busy.insert(call, Busy { kind, asked, since: self.now, keys: BTreeSet::new() });
         self.step_client(client, Input::Call { call, cred, request })
     }
 
     /// A caller has its answer.
-    pub(super) fn finish(&mut self, client: usize, call: CallId, outcome: Outcome) -> Verdict {
+    pub(super) fn finish(
+        &mut self,
+        client: usize,
+        call: CallId,
+        outcome: Outcome,
+        validity: &Validity,
+    ) -> Verdict {
         let Some(busy) = self.clients[client].busy.remove(&call) else {
             return Err(format!("client {client} answers call {} that is not open", call.0));
         };
@@ -191,6 +197,7 @@ impl Ranks {
             self.coverage.count("calls asked of several ranks");
         }
         self.learn(client, &busy, &outcome);
+        self.keeps(client, (&busy.asked.request, &outcome), validity, (call.0, busy.since));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::Ranks;
 use super::alarm::Alarm;
 use super::event::Event;
 use super::judge::Key;
+use super::keeps::Keeps;
 use super::limits::Limited;
 use super::links::End;
 use crate::model::judge::Verdict;
@@ -31,6 +32,8 @@ const FIRST: RankId = RankId(0);
 pub(super) struct Busy {
     pub(super) kind: &'static str,
     pub(super) asked: super::judge::Asked,
+    /// When it began.
+    pub(super) since: u64,
     /// The requests that it became.
     pub(super) keys: BTreeSet<Key>,
 }
@@ -51,6 +54,7 @@ pub(super) struct Slot {
     pub(super) busy: BTreeMap<CallId, Busy>,
     pub(super) known: Knowledge,
     pub(super) limited: Option<Limited>,
+    pub(super) keeps: Keeps,
     alarm: Alarm,
     pub(super) probes: u32,
     pub(super) closes: bool,
@@ -92,6 +96,7 @@ impl Ranks {
                 ..Limited::knowledge(limited)
             },
             limited,
+            keeps: Keeps::default(),
             alarm: Alarm::default(),
             probes: 0,
             closes: false,
@@ -181,6 +186,7 @@ impl Ranks {
         let mut losses = Vec::new();
         for output in out {
             if let Output::Lost { stamp } = output {
+                self.clients[client].keeps.lose(stamp);
                 losses.push(stamp);
             }
             self.client_says(client, output)?;
@@ -215,7 +221,9 @@ impl Ranks {
                     self.cut(conn);
                 }
             }
-            Output::Answer { call, outcome, .. } => return self.finish(client, call, outcome),
+            Output::Answer { call, outcome, validity } => {
+                return self.finish(client, call, outcome, &validity);
+            }
             Output::Ready { rank } => self.clients[client].lanes.entry(rank).or_default().ready = true,
             Output::Recalled { stamp, list } => {
                 self.coverage.count("recalls");
@@ -254,6 +262,7 @@ impl Ranks {
         if self.clients[client].birth != birth {
             return Ok(());
         }
+        self.drops(client, stamp, &list);
         let list: Vec<Returned> = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
         self.step_client(client, Input::Returned { stamp, list })
     }

@@ -11,6 +11,7 @@ use std::fmt;
 const EVENTS: &[&str] = &[
     "answers of clients by themselves",
     "answers of the store behind a seal",
+    "attributes kept",
     "bal_rank_mask changed",
     "batches lost with a life",
     "batches stored behind the end of a life",
@@ -80,6 +81,7 @@ const EVENTS: &[&str] = &[
     "moves given up by an operator",
     "moves sealed",
     "moves switched",
+    "names kept",
     "opens and locks that came with a transaction",
     "pins",
     "pins carried out later",
@@ -102,6 +104,7 @@ const EVENTS: &[&str] = &[
     "ranks that came again",
     "ranks that go",
     "recalls",
+    "recalls of what was kept",
     "requests sent away",
     "reservations that came to nothing",
     "runs of slots switched",

@@ -5,7 +5,7 @@
 //! the middle; what stays is executed again without them, and must come to the same: nobody but its author has seen what was lost, and
 //! that one presents it to the rank's next life, which comes to what was told.
 //!
-//! Absent: locks (`ranks/locks.rs`), bytes of files, capabilities but Dx; ranks, the driver.
+//! Absent: locks (`ranks/locks.rs`), bytes of files, what clients keep (`ranks/keeps.rs`); ranks, the driver.
 
 mod answers;
 mod delegated;
@@ -135,6 +135,16 @@ struct Journal {
     log: VecDeque<(Position, Position, Vec<u8>)>,
 }
 
+/// What one entry changed of what clients are told.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    /// Whose request it carries out.
+    pub(super) author: Option<SessionId>,
+    pub(super) call: Option<u64>,
+    /// Inodes with other attributes, or none any more, and those that lost a name.
+    pub(super) inos: BTreeSet<Ino>,
+}
+
 /// The judge of one run.
 pub(super) struct Judge {
     seed: HashSeed,
@@ -163,6 +173,10 @@ pub(super) struct Judge {
     pub(super) guests: Guests,
     syncs: syncs::Syncs,
     struck: struck::Struck,
+    /// What entries changed, for the world to look at.
+    pub(super) changed: Vec<Changed>,
+    /// Files that a session was told that it has open for writing.
+    pub(super) opened: Vec<(SessionId, Ino)>,
     /// Calls that may fail for locks that their client lost.
     excused: BTreeSet<u64>,
     promises: Promises,
@@ -225,6 +239,8 @@ impl Judge {
             guests: Guests::default(),
             syncs: syncs::Syncs::default(),
             struck: struck::Struck::default(),
+            changed: Vec::new(),
+            opened: Vec::new(),
             excused: BTreeSet::new(),
             promises: Promises::default(),
             trust: Trust::default(),

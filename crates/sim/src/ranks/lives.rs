@@ -191,6 +191,7 @@ impl Ranks {
         self.judge.wall = self.now().wall;
         self.excuse_the_silent();
         self.judge.step(rank, &appends, &sent)?;
+        self.judge_keeping()?;
         granted.into_iter().try_for_each(|key| self.judge.may_be_granted(key))?;
         self.judge_promises(rank, out)?;
         for output in out {

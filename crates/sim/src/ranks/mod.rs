@@ -1,7 +1,7 @@
 //! The world of several ranks: production ranks with a journal each over one store, the production coordinator that gives them to daemons,
 //! and clients that route, from one seed under virtual time. A judge follows all of it with one reference tree.
 //!
-//! Absent: kernels above the clients (`crate::world`); several coordinators (`crate::cluster`); threads.
+//! Absent: kernels above the clients, but for what they keep (`keeps.rs`; whole ones in `crate::world`); several coordinators (`crate::cluster`); threads.
 
 mod alarm;
 mod callers;
@@ -14,6 +14,7 @@ mod faults;
 mod going;
 mod heal;
 mod judge;
+mod keeps;
 mod killed;
 mod limits;
 mod links;

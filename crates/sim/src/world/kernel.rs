@@ -366,10 +366,11 @@ impl Hit<'_> {
     }
 }
 
-type Place = (Ino, Box<[u8]>);
+/// A directory and a name in it.
+pub(crate) type Place = (Ino, Box<[u8]>);
 
 /// The inodes whose attributes an answer carries: where in it, and the name that was asked for.
-fn carried(request: &Request, outcome: &Outcome) -> Vec<(usize, Attr, Option<Place>)> {
+pub(crate) fn carried(request: &Request, outcome: &Outcome) -> Vec<(usize, Attr, Option<Place>)> {
     let name = match request {
         Request::Lookup { parent, name }
         | Request::MkNod { parent, name, .. }

@@ -17,7 +17,7 @@ mod faults;
 mod hang;
 mod hostile;
 mod keeping;
-mod kernel;
+pub(crate) mod kernel;
 mod liveness;
 mod owed;
 mod plan;

@@ -25,7 +25,7 @@ pub struct Changed {
 }
 
 /// The inodes of which one of two states tells something else than the other, and those that lost a name.
-pub(super) fn differing(before: &Tree, after: &Tree) -> BTreeSet<Ino> {
+pub(crate) fn differing(before: &Tree, after: &Tree) -> BTreeSet<Ino> {
     let differs = |ino: &Ino| match (before.nodes.get(ino), after.nodes.get(ino)) {
         (Some(old), Some(new)) if Rc::ptr_eq(old, new) => false,
         (Some(old), Some(new)) => same_attr(&before.attr(old), &after.attr(new)).is_err(),

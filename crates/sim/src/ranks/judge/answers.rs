@@ -12,7 +12,7 @@ use proto::attr::SetTime;
 use proto::ids::SessionId;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
-use proto::request::Request;
+use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, NodeRef, every_request};
 use std::rc::Rc;
 use stdx::Wall;
@@ -62,6 +62,12 @@ impl Judge {
             self.answered.entry(sent.key.0).or_default().insert(attr.ino);
         }
         self.tells_guest(sent.key, &pending.asked, &sent.outcome);
+        if let Request::Open { flags, .. } | Request::Create { flags, .. } = &pending.asked.request
+            && open_flags::writes(*flags)
+            && let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &sent.outcome
+        {
+            self.opened.push((sent.key.1, attr.ino));
+        }
         if let Some(pending) = self.pending.get_mut(&sent.key) {
             pending.answered = Some(sent.outcome.clone());
         }

@@ -4,9 +4,9 @@
 
 use super::numbers::Given;
 use super::transactions::{Did, Transactions, promised};
-use super::{Journal, Judge, Key, Origin, Sent, Step, policies, units};
+use super::{Changed, Journal, Judge, Key, Origin, Sent, Step, policies, units};
 use crate::model::compare::{compare, is_orphans};
-use crate::model::judge::{Verdict, adopt, is_making, may_keep_times, parents};
+use crate::model::judge::{Verdict, adopt, differing, is_making, may_keep_times, parents};
 use crate::model::records::{Records, Undo};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
@@ -154,6 +154,7 @@ impl Judge {
         self.across += u64::from(did.commits.is_some());
         self.struck.commits(did.commits, request.as_ref(), &before);
         self.released += did.released;
+        self.note_changed(&step, &before);
         self.note_undurable(&mut step, &before);
         if let Some(origin) = &step.origin {
             self.opens_for_guest(&origin.asked, &origin.outcome);
@@ -177,6 +178,16 @@ impl Judge {
         self.line.push_back(step);
         self.prune();
         Ok(())
+    }
+
+    /// What a step changed of what clients are told.
+    fn note_changed(&mut self, step: &Step, before: &Tree) {
+        let inos = differing(before, &step.tree);
+        if !inos.is_empty() {
+            let origin = step.origin.as_ref();
+            let (author, call) = (origin.map(|of| of.key.1), origin.and_then(|of| of.asked.call));
+            self.changed.push(Changed { author, call, inos });
+        }
     }
 
     /// Sessions that end at a rank, and numbers that are delegated to them.
