@@ -201,12 +201,12 @@ impl Heats {
 /// by themselves, and taken as less than, and as much as, the lookup of one.
 const LISTED_NS: u32 = 200;
 const FETCHED_NS: u32 = 561;
-/// Of a question to the store: as many lookups as were measured (bench/scale/costs.txt).
+/// Of a question to the store: 4.4 lookups, as were measured on a busy machine; on a quiet one it was 1.9 (bench/scale/costs.txt).
 const MISS_NS: u32 = 2_480;
 
 /// CPU time of one planning and what follows, in nanoseconds: an estimate by the kind of request, because a clock costs more. It says how
 /// busy directories are beside each other, not how long the processor ran. No output of the run that the numbers are of was kept; in
-/// bench/scale/costs.txt, of a busy machine, the kinds that have a name here take 1.3 to 2.3 times as long.
+/// bench/scale/costs.txt the kinds that have a name here take 1.05 to 1.9 times as long.
 const fn cost_ns(request: &Request) -> u32 {
     match request {
         Request::Lookup { .. } => 561,

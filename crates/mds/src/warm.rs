@@ -173,6 +173,12 @@ impl Rank {
             let units = units.filter(|(number, unit)| here(&self.view, *number, *unit));
             return self.warm.waiting.extend(units.map(|(number, _)| number));
         }
+        if unit.dir != ino && !self.has_unit_so(ino, unit) && !stdx::mutant!("mds_warms_former_units") {
+            // All of it is looked at by what has the names now.
+            self.warm.waiting.retain(|waits| self.view.cache.unit(*waits).dir != unit.dir);
+            self.warm.waiting.insert(unit.dir);
+            return;
+        }
         if !here(&self.view, ino, unit) {
             return;
         }
@@ -191,6 +197,13 @@ impl Rank {
         } else {
             self.begin_whole_load(ino);
         }
+    }
+
+    /// Whether a unit is a part of its directory yet. What broke: one was merged while its units waited to be warmed, and names came into a unit
+    /// that were in the directory's own content: each had two, which was told as damage.
+    fn has_unit_so(&self, number: Ino, unit: Unit) -> bool {
+        let spread = self.view.cache.spread(unit.dir);
+        spread.is_some_and(|spread| spread.of(NameHash(unit.frag.prefix)) == (number, unit.frag))
     }
 
     /// A directory's header has come, or will not.

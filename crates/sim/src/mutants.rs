@@ -317,6 +317,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Nobody is served there for longer than need be; in the end it moves, or does not, as without them.
     ("mds_seal_unbounded", "mds", "tests::several::aborts::defects_of_seals_are_caught"),
     ("mds_units_of_another_time", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
+    ("mds_warms_former_units", "mds", "tests::several::merges::what_is_asked_across_a_merge_is_caught"),
     // A time that is set while the directory is divided, and somebody looks at it.
     (
         "mds_times_set_of_another_spread",

@@ -2,11 +2,11 @@
 //! client, which drops it (invariant 12, exclusion); and nobody keeps pages of what somebody else has just opened for writing. Attributes and names are kept until they run out or are recalled, over crashes, cut
 //! connections, moves and transactions of several ranks.
 //!
-//! Absent: what is in pages; clients that are answered early, which know more than history (`judge/seen.rs`); kernels that take their time, and what
+//! Absent: what is in pages; what clients that are answered early know of their own, which is more than history (`judge/seen.rs`); kernels that take their time, and what
 //! answers on their way are worth (`crate::world::kernel`).
 
 use super::Ranks;
-use super::judge::Changed;
+use super::judge::{Changed, Judge};
 use crate::model::judge::{Verdict, same_attr};
 use crate::model::tree::Tree;
 use crate::world::kernel::{Place, carried};
@@ -143,6 +143,14 @@ fn sets(request: &Request, ino: Ino) -> bool {
     }
 }
 
+/// Whether it changes nothing, nor opens anything.
+fn looks(request: &Request) -> bool {
+    match request {
+        Request::GetAttr { .. } | Request::Lookup { .. } | Request::ReadDir { .. } => true,
+        every_request!() => false,
+    }
+}
+
 impl Ranks {
     /// An answer reaches a client's edge; it is to a call that began then.
     pub(super) fn keeps(
@@ -152,11 +160,13 @@ impl Ranks {
         validity: &Validity,
         begun: (u64, u64),
     ) {
-        if self.plan.is_eager(client) {
-            return;
-        }
+        let is_eager = self.plan.is_eager(client);
         let slot = &mut self.clients[client];
         slot.keeps.enters(slot.session());
+        if is_eager && !looks(asked.0) {
+            // What it was told of its own is in no history yet.
+            return Judge::inos_of(asked).for_each(|ino| slot.keeps.changes(ino, None, self.now));
+        }
         let (attrs, names) = slot.keeps.take(asked, validity, begun, self.now);
         (0..attrs).for_each(|_| self.coverage.count("attributes kept"));
         (0..names).for_each(|_| self.coverage.count("names kept"));
@@ -187,9 +197,13 @@ impl Ranks {
                 }
             }
             for Changed { author, inos, .. } in &all {
-                slot.keeps.check(self.judge.tree(), inos.iter(), self.now).map_err(|error| {
-                    format!("session {author:?} changes what client {number} keeps: {error}")
-                })?;
+                let unsure =
+                    |ino: &&Ino| slot.keeps.sessions.iter().any(|of| self.judge.is_unsure(*of, **ino));
+                slot.keeps
+                    .check(self.judge.tree(), inos.iter().filter(|ino| !unsure(ino)), self.now)
+                    .map_err(|error| {
+                        format!("session {author:?} changes what client {number} keeps: {error}")
+                    })?;
             }
             let others = opened.iter().filter(|(session, _)| !slot.keeps.sessions.contains(session));
             for (session, ino) in others {

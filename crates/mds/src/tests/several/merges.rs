@@ -341,10 +341,39 @@ fn who_asks_across_a_merge_sees_the_last_change() {
     assert_eq!(kept.collect::<Vec<_>>(), [], "units of another time");
 }
 
+/// More units than are warmed at a time.
+#[test]
+fn a_directory_is_merged_while_its_units_wait_to_be_warmed() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    for at in 0..100 {
+        c.create(dir, &format!("f{at}"));
+    }
+    c.checkpoint(0);
+    // Its parts stay where it is.
+    c.map.bal_rank_mask = proto::cluster::Mask::NONE.with(RankId(0));
+    c.publish();
+    c.spread(dir, 5);
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some(), "{:?}", c.worlds[0].notes);
+    c.checkpoint(0);
+    c.hold(0).hold_loads = true;
+    c.inject(0, Input::Warmup { dir: Some(dir.ino) });
+    c.settle();
+    assert!(c.worlds[0].rank.warm.status().waiting > 0, "some wait for the others");
+    c.merged(dir);
+    c.hold(0).let_go();
+    c.pass(50);
+    let (world, status) = (&c.worlds[0], c.worlds[0].rank.warm.status());
+    assert_eq!((status.state, status.waiting), (crate::WarmState::Done, 0), "{status:?}");
+    assert!(!world.notes.iter().any(|note| note.contains("damage")), "{:?}", world.notes);
+    assert_eq!(c.names(dir).len(), 100);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn what_is_asked_across_a_merge_is_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 3] = [
+        ("mds_warms_former_units", a_directory_is_merged_while_its_units_wait_to_be_warmed),
         ("mds_each_part_is_a_sign", who_asks_for_many_parts_that_become_one_finds_it),
         ("mds_units_of_another_time", who_asks_across_a_merge_sees_the_last_change),
     ];

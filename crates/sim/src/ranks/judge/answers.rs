@@ -194,6 +194,9 @@ impl Judge {
         if self.promises.eager.contains(&session) {
             return self.answers_itself(session, since, asked, outcome);
         }
+        // What a limited client knows to be absent it goes on knowing when its directory has moved out, until that is recalled.
+        let knows_absent = matches!((&asked.request, outcome), (Request::Lookup { .. }, Err(Errno::ENOENT)));
+        let asked = &Asked { guest: asked.guest.filter(|_| !knows_absent), ..asked.clone() };
         let mut why = String::from("no state to compare with");
         for (_, tree) in self.states(since).rev() {
             match self.fits(tree, asked, outcome, Teller::Client) {

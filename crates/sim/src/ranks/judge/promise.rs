@@ -5,7 +5,7 @@
 
 use super::order::may_fail;
 use super::{Asked, Judge, Key, Origin, Step};
-use crate::model::judge::{Cuts, Fact, Verdict, is_told, made, parents};
+use crate::model::judge::{Cuts, Fact, Verdict, attr_of, is_told, made, parents};
 use crate::model::tree::Tree;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::message::Told;
@@ -112,6 +112,22 @@ impl Judge {
     pub(super) const fn ticks(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// The inodes that a request is about, and what was made.
+    pub(in crate::ranks) fn inos_of(
+        (request, outcome): (&Request, &Outcome),
+    ) -> impl Iterator<Item = Ino> + use<> {
+        let made = outcome.as_ref().ok().and_then(attr_of).map_or(Ino::NONE, |attr| attr.ino);
+        about(request, made).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whether a session knows more of an inode than history, or something that did not come about.
+    pub(in crate::ranks) fn is_unsure(&self, session: SessionId, ino: Ino) -> bool {
+        let is_about =
+            |promise: &Promise| about(&promise.asked.request, promise.told.ino).any(|of| of == ino);
+        self.promises.is_doubtful(session, [ino])
+            || self.promises.of_session(session).any(|(_, promise)| is_about(promise))
     }
 
     /// A session may be answered before its changes are durable.
