@@ -140,6 +140,7 @@ struct Journal {
 pub(super) struct Changed {
     /// Whose request it carries out.
     pub(super) author: Option<SessionId>,
+    /// The call that it was for.
     pub(super) call: Option<u64>,
     /// Inodes with other attributes, or none any more, and those that lost a name.
     pub(super) inos: BTreeSet<Ino>,

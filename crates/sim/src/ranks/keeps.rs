@@ -1,9 +1,9 @@
-//! What clients keep of what ranks grant them, wherever a rank has it from: at each entry of history nobody keeps what it changes but its author's
-//! client, which drops it (invariant 12, exclusion); and nobody keeps pages of what somebody else has just opened for writing. Attributes and names are kept until they run out or are recalled, over crashes, cut
-//! connections, moves and transactions of several ranks.
+//! What clients keep of what ranks grant them, wherever a rank has it from: at each entry of history nobody keeps what it changes but its
+//! author's client, which drops it (invariant 12, exclusion); and nobody keeps pages of what somebody else has just opened for writing.
+//! Attributes and names are kept until they run out or are recalled, over crashes, cut connections, moves and transactions of several ranks.
 //!
-//! Absent: what is in pages; what clients that are answered early know of their own, which is more than history (`judge/seen.rs`); kernels that take their time, and what
-//! answers on their way are worth (`crate::world::kernel`).
+//! Absent: what is in pages; what clients that are answered early know of their own, which is more than history (`judge/seen.rs`); kernels
+//! that take their time, and what answers on their way are worth (`crate::world::kernel`, which throws dice for it: here there are none).
 
 use super::Ranks;
 use super::judge::{Changed, Judge};
