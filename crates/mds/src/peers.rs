@@ -6,6 +6,7 @@
 
 mod answers;
 mod asks;
+mod homes;
 mod links;
 mod maps;
 
@@ -15,6 +16,7 @@ use crate::op::OpId;
 use crate::output::Output;
 use crate::rank::Rank;
 use asks::Asking;
+use homes::Homes;
 use links::Link;
 use proto::caps::Bits;
 use proto::cluster::{MapParts, RankState};
@@ -28,6 +30,7 @@ use stdx::{Mono, Now, Outbox};
 pub(crate) struct Peers {
     links: BTreeMap<RankId, Link>,
     questions: BTreeMap<Question, Asking>,
+    homes: Homes,
     last_tid: u64,
     /// Inodes that other ranks told: replicas, and of whom.
     pub replicas: BTreeMap<Ino, RankId>,

@@ -371,6 +371,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_lock_in_reconnect", "mds", "tests::sessions::a_lock_in_the_reconnect_phase_is_caught"),
     ("mds_pins_early", "mds", "tests::several::again::a_pin_that_is_told_early_is_caught"),
     // A pin is asked of a rank that has carried it out by a map that the asker has not heard of: one of 18,000 seeds.
+    ("mds_homes_forgotten", "mds", "peers::tests::defects_of_questions_are_caught"),
+    ("mds_named_asked_late", "mds", "peers::tests::defects_of_questions_are_caught"),
     ("mds_handed_asked_at_once", "mds", "peers::tests::defects_of_questions_are_caught"),
     (
         "mds_content_outlives_directory",

@@ -49,6 +49,14 @@ impl Rank {
         }
     }
 
+    fn home_told(&mut self, rank: RankId, question: Question, outcome: &Outcome) {
+        if let (Question::Replica(_) | Question::Facts(_), Ok(Reply::Record { place, .. })) =
+            (question, outcome)
+        {
+            self.peers.homes.told(place.parent, self.view.territory.version(), rank);
+        }
+    }
+
     /// An answer; `counts`: until it is recalled.
     pub(super) fn told(
         &mut self,
@@ -68,6 +76,7 @@ impl Rank {
         {
             return self.ask_later(now, question);
         }
+        self.home_told(from.0, question, &outcome);
         let Some(asking) = self.peers.questions.remove(&question) else { return };
         if matches!(question, Question::Share(..) | Question::Settle(..) | Question::Outcome(_)) {
             return self.share_told(now, question, outcome, out);
@@ -300,7 +309,7 @@ impl Rank {
             asking.by.insert(from);
             let by = asking.by.clone();
             if let Some(next) = self.next_to_ask(owner, &by) {
-                return self.ask_again(now, question, next);
+                return self.ask_again(now, question, next, owner == Some(next));
             }
         }
         // It became this rank's meanwhile, or nobody knows: the operations look again, by the map of then.

@@ -233,11 +233,12 @@ impl Rank {
         }
     }
 
-    /// Another rank, or that one because it may have it now.
-    pub(super) fn ask_again(&mut self, now: Now, question: Question, rank: RankId) {
+    /// Another rank: at once if it was named by the one that was asked, which each can be only once.
+    pub(super) fn ask_again(&mut self, now: Now, question: Question, rank: RankId, named: bool) {
+        let pause_ns = if named && !stdx::mutant!("mds_named_asked_late") { 0 } else { AGAIN_NS };
         if let Some(asking) = self.peers.questions.get_mut(&question) {
             asking.anew();
-            (asking.rank, asking.not_before, asking.pause_ns) = (rank, now.mono.after(AGAIN_NS), 0);
+            (asking.rank, asking.not_before, asking.pause_ns) = (rank, now.mono.after(pause_ns), 0);
         }
     }
 
@@ -266,11 +267,11 @@ impl Rank {
         }
         let (question, rank, request) = match *park {
             Park::Replica { node, home } => {
-                let home = home.filter(|home| *home != me).or_else(|| self.somebody());
+                let home = self.home_to_ask(node, home);
                 (Question::Replica(node.ino), home, Request::Replicate { node })
             }
             Park::Facts { node, home } => {
-                let home = home.filter(|home| *home != me).or_else(|| self.somebody());
+                let home = self.home_to_ask(node, home);
                 (Question::Facts(node.ino), home, Request::Facts { node })
             }
             Park::Linked(ino) => {
@@ -314,6 +315,13 @@ impl Rank {
         let Some(rank) = rank else { return false };
         self.ask(question, rank, request, Some(op));
         true
+    }
+
+    /// Who is asked for the record of a directory: who was named, who had another one that is in the same, or one that may know.
+    pub(super) fn home_to_ask(&self, node: NodeRef, named: Option<RankId>) -> Option<RankId> {
+        let me = self.view.config.rank;
+        let found = || self.peers.homes.of(node.parent, self.view.territory.version());
+        named.filter(|home| *home != me).or_else(found).or_else(|| self.somebody())
     }
 
     fn owner_of_unit(&self, number: Ino, unit: Unit) -> Option<RankId> {

@@ -4,10 +4,10 @@
 
 use super::*;
 use crate::RankConfig;
-use proto::NodeRef;
 use proto::cluster::{ClusterMap, Delta};
 use proto::reply::Reply;
 use proto::request::Request;
+use proto::{NameHash, NodeRef};
 use stdx::hash::HashSeed;
 use stdx::time::MS;
 
@@ -28,7 +28,7 @@ fn who_asks_again_waits_once() {
     }
     let asking = &rank.peers.questions[&question];
     assert_eq!((asking.waiters.len(), asking.late.len()), (2, 1));
-    rank.ask_again(rank.view.now, question, RankId(2));
+    rank.ask_again(rank.view.now, question, RankId(2), true);
     let asking = &rank.peers.questions[&question];
     assert_eq!((asking.waiters.len(), asking.late.len(), asking.rank), (3, 0, RankId(2)));
 }
@@ -90,6 +90,50 @@ fn maps_that_were_not_told_are_asked_for() {
     assert_eq!((asks(1, 3), asks(1, 6)), (vec![], vec![3]), "not for what it has");
 }
 
+fn who_is_named_is_asked_at_once() {
+    let (mut rank, mut out) = (rank(), Outbox::default());
+    let question = Question::Facts(Ino(4096));
+    rank.ask(question, RankId(1), Request::Facts { node: NodeRef::bare(Ino(4096)) }, Some(7));
+    let mut asked = Vec::new();
+    for (from, owner) in [(1, Some(2)), (2, Some(3)), (3, Some(1))] {
+        rank.peers.questions.get_mut(&question).expect("it is asked").tid = Some(Tid(from.into()));
+        let (now, version) = (rank.view.now, rank.view.territory.version());
+        let told = (owner.map(RankId), version);
+        rank.told_elsewhere(now, (RankId(from), Tid(from.into())), told, &mut out);
+        let Some(asking) = rank.peers.questions.get(&question) else { break };
+        asked.push((asking.rank.0, asking.not_before.since(now.mono) / MS));
+    }
+    assert_eq!(asked, [(2, 0), (3, 0)], "and nobody twice");
+}
+
+/// What broke: for each directory of one that another rank had, whoever was to serve its content asked the lowest rank first, which
+/// had to say whose it is, twice.
+fn who_told_of_one_is_asked_for_the_next() {
+    let (mut rank, mut out) = (rank(), Outbox::default());
+    let (parent, now, version) = (Ino(5000), rank.view.now, rank.view.territory.version());
+    let node = |ino| NodeRef { ino: Ino(ino), parent, hash: NameHash(ino) };
+    let question = Question::Facts(Ino(4096));
+    rank.ask(question, RankId(3), Request::Facts { node: node(4096) }, Some(7));
+    rank.peers.questions.get_mut(&question).expect("it is asked").tid = Some(Tid(1));
+    let record = Reply::Record { place: node(4096), name: Box::default(), value: Box::default() };
+    rank.told(now, (RankId(3), Tid(1)), (Ok(record), false), &mut out);
+    let asked = |named: Option<u16>, node| rank.home_to_ask(node, named.map(RankId));
+    assert_eq!(asked(None, node(4097)), Some(RankId(3)));
+    assert_eq!(asked(Some(2), node(4097)), Some(RankId(2)), "whoever is named first");
+    assert_eq!(asked(None, NodeRef { parent: Ino(5001), ..node(4097) }), None);
+    assert_eq!(rank.peers.homes.of(parent, version + 1), None, "another map");
+}
+
+#[test]
+fn named_at_once() {
+    who_is_named_is_asked_at_once();
+}
+
+#[test]
+fn homes_are_known() {
+    who_told_of_one_is_asked_for_the_next();
+}
+
 #[test]
 fn questions_have_pauses() {
     who_cannot_say_yet_is_asked_ever_more_seldom();
@@ -108,7 +152,9 @@ fn a_gap_between_maps_is_closed() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_questions_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 5] = [
+        ("mds_named_asked_late", who_is_named_is_asked_at_once),
+        ("mds_homes_forgotten", who_told_of_one_is_asked_for_the_next),
         ("mds_handed_asked_at_once", what_was_handed_over_by_another_map_is_asked_for_with_pauses),
         ("mds_asks_without_pause", who_cannot_say_yet_is_asked_ever_more_seldom),
         ("mds_gap_of_maps", maps_that_were_not_told_are_asked_for),
