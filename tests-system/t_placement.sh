@@ -129,6 +129,7 @@ check "it gets all slots" within have "1:4096"
 check "and the directory that was moved" within owned /d 1
 check "it has them" within one_has
 same "nor is it moved by hand" "5 it is pinned" "$("$PANDO" subtree move mnt/p3 1 >out 2>&1; echo "$? $(grep -o "it is pinned" out)")"
+same "nor to a rank that the mask leaves out" "5 bal_rank_mask leaves rank 2 out" "$("$PANDO" subtree move mnt/hashed 2 >out 2>&1; echo "$? $(grep -o "bal_rank_mask leaves rank 2 out" out)")"
 same "a pin stays" "3 pin" "$(ask subtree ls | awk '$1 == "/p3" { print $2, $3 }')"
 same "the root, too" "0 root" "$(ask subtree ls | awk '$1 == "/" { print $2, $3 }')"
 same "nothing is lost on the way" 1830 "$(sum)"

@@ -227,7 +227,7 @@ pub struct Serve {
     #[arg(long)]
     pub insecure: bool,
     /// Slots for ranks in this process, 1 to 64: `max_mds` of them are active, the others stand by and take over
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(server::SLOTS_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(server::RANK_SLOTS_MAX)))]
     pub ranks: u16,
     /// Serve the metrics page for Prometheus there, over HTTP: http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST[:PORT]")]

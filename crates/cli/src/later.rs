@@ -5,8 +5,11 @@
 use crate::problem::{Exit, Problem};
 use std::ffi::OsString;
 
-/// First words whose time has not come, and what comes nearest to them now.
-const VERBS: &[(&str, Option<&str>)] = &[
+/// A word, and what comes nearest to it now.
+type Verb = (&'static str, Option<&'static str>);
+
+/// First words whose time has not come.
+const VERBS: &[Verb] = &[
     ("auth", None),
     ("quota", None),
     ("qos", None),
@@ -27,8 +30,22 @@ const VERBS: &[(&str, Option<&str>)] = &[
 ];
 
 /// Second words whose time has not come, behind verbs that are here.
-const BELOW: &[(&str, &[&str])] =
-    &[("bench", &["vdbench", "compare"]), ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"])];
+const BELOW: &[(&str, &[Verb])] = &[
+    ("bench", &[("vdbench", None), ("compare", None)]),
+    (
+        "fs",
+        &[
+            (
+                "authorize",
+                Some("`pando serve DIR --limited PATH=ADDRESS`, `pando mount -o subdir=PATH,limited`"),
+            ),
+            ("subvolume", None),
+            ("subvolumegroup", None),
+            ("clone", Some("`cp -r`")),
+        ],
+    ),
+    ("mds", &[("repaired", Some("`pando mds fail RANK`")), ("stat", Some("`pando fs status`"))]),
+];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =
@@ -51,7 +68,9 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
         if second == "help" {
             second = first_verb(&mut words)?;
         }
-        return below.contains(&second).then(|| (format!("{verb} {second}"), not_yet("")));
+        let (_, nearest) = below.iter().find(|(name, _)| *name == second)?;
+        let problem = Problem { step: nearest.map(Into::into), ..not_yet("") };
+        return Some((format!("{verb} {second}"), problem));
     }
     let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
     for word in words.take_while(|word| *word != "--") {
@@ -101,6 +120,10 @@ mod tests {
             text("pando fs subvolume ls pandofs").as_deref(),
             Some("pando fs subvolume: not in this version\n")
         );
+        assert_eq!(
+            text("pando mds repaired 0").as_deref(),
+            Some("pando mds repaired: not in this version\n  do: `pando mds fail RANK`\n")
+        );
         for line in ["pando bench --json vdbench x", "pando bench help vdbench", "pando help bench vdbench"] {
             assert_eq!(text(line).as_deref(), Some("pando bench vdbench: not in this version\n"), "{line}");
         }
@@ -132,7 +155,11 @@ mod tests {
             let name = verb.get_name();
             assert!(VERBS.iter().all(|(later, _)| *later != name), "{name}");
             for (_, below) in BELOW.iter().filter(|(above, _)| *above == name) {
-                assert!(verb.get_subcommands().all(|verb| !below.contains(&verb.get_name())), "{name}");
+                assert!(
+                    verb.get_subcommands()
+                        .all(|verb| !below.iter().any(|(word, _)| *word == verb.get_name())),
+                    "{name}"
+                );
             }
         }
     }

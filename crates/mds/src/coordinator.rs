@@ -170,7 +170,7 @@ pub enum Output {
 /// What an operator asks for, or a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The map.
+    /// The map. Of the simulator: operators are shown what the server has.
     Get,
     SetMaxMds(u16),
     SetJoinable(bool),
@@ -187,7 +187,7 @@ pub enum Command {
     },
     /// Whether directories made from now on are placed by slots, which are spread for that.
     SetHashPlacement(bool),
-    /// Announce a move to its present owner. What governs it was found by a rank.
+    /// Announce a move to its present owner. What governs it was found by a rank. Of the simulator: an operator's is asked for by the rank.
     Move {
         moved: Subject,
         to: RankId,

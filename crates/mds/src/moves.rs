@@ -48,7 +48,7 @@ const LEASES: u64 = 2;
 /// A switch without an answer is asked for so often in a lease.
 const SWITCHES: u64 = 4;
 
-/// Phases that may be over in one step. Both checkpoints are waited for, so that no move comes to more.
+/// Phases that may be over in one step. Each checkpoint is waited for (before the flush, at Settle, at the flush), so that no move comes to more.
 const STEPS_MAX: usize = 14;
 
 /// What is to become of a directory's entry.
@@ -689,8 +689,13 @@ impl Rank {
         }
         self.hold_group(unit);
         self.view.territory.leave(Some((part, false)), unit.dir);
+        let (lease_ns, one) = (self.view.config.lease_ns, self.moves.current.as_mut()?);
         let names_over = self.view.now.mono.after((KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS);
-        self.moves.current.as_mut()?.names_over = Some(names_over);
+        one.names_over = Some(names_over);
+        // What broke: with leases of a second no move lasted until then.
+        if !stdx::mutant!("mds_short_leases_end_moves") {
+            one.until = one.until.max(names_over.after(lease_ns));
+        }
         Some(Phase::Recall { part: 0, found: false })
     }
 

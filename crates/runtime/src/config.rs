@@ -145,7 +145,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     help(
         "mds_dir_prefetch",
         "auto",
-        "load whole directories: auto, keyed (never) or full (at the first miss, if it fits)",
+        "load whole directories: auto, keyed (never; also false) or full (at the first miss, if it fits; also true)",
     ),
     help(
         "mds_warmup_on_start",
@@ -206,7 +206,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     help(
         "mds_decay_halflife",
         "5",
-        "seconds in which the counts of `pando top --by subtree` and mds_bal_split_rd lose half, 1 to 10",
+        "seconds in which the counts of `pando top --by subtree`, mds_bal_split_rd and mds_bal_split_wr lose half, 1 to 10",
     ),
     help("mds_export_ephemeral_random_max", "0.01", "the most that `dir.pin.random` may be set to, 0 to 1"),
     help(
@@ -247,24 +247,30 @@ pub const OPTIONS: &[OptionHelp] = &[
 ];
 
 /// CephFS's options that are not in this version, and how things are instead.
-const LATER: [(&str, &str); 10] = [
+const LATER: [(&str, &str); 17] = [
+    ("mds_allow_async_dirops", "`mds_client_delegate_inos_pct = 0` has clients wait for each answer"),
     ("mds_bal_fragment_fast_factor", FRAGMENT_NOW),
     ("mds_bal_fragment_interval", FRAGMENT_NOW),
     ("mds_bal_fragment_size_max", NO_LIMIT),
-    (
-        "mds_bal_interval",
-        "no directory moves because a rank is busy; `pando subtree move PATH RANK` moves one",
-    ),
+    ("mds_bal_interval", NO_BALANCER),
+    ("mds_bal_min_rebalance", NO_BALANCER),
+    ("mds_bal_overload_epochs", NO_BALANCER),
+    ("mds_bal_replicate_threshold", "a rank has a copy of a directory's inode when it needs one"),
     ("mds_dir_max_entries", NO_LIMIT),
+    ("mds_dir_prefetch_backend", "mds_dir_prefetch says what is loaded ahead"),
     ("mds_export_ephemeral_distributed", "`dir.pin.distributed` counts wherever it is set"),
     (
         "mds_export_ephemeral_distributed_factor",
         "`pando dirfrag split PATH BITS` says how many parts there are",
     ),
     ("mds_export_ephemeral_random", "`dir.pin.random` counts wherever it is set"),
+    ("mds_freeze_tree_timeout", "mds_move_seal_ms says for how long a move delays requests"),
     ("mds_join_fs", "a server has one file system, and its slots take any rank of it"),
     ("mds_max_export_size", "a move of any size goes in slices"),
+    ("mds_reconnect_timeout", "session_timeout says how long clients have to come back"),
 ];
+const NO_BALANCER: &str =
+    "no directory moves because a rank is busy; `pando subtree move PATH RANK` moves one";
 const FRAGMENT_NOW: &str = "a directory is spread as soon as mds_bal_split_size says so";
 const NO_LIMIT: &str = "a directory may have any number of names";
 

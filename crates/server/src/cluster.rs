@@ -37,7 +37,7 @@ use store::registry::Registry;
 use view::Views;
 
 /// Slots of one process.
-pub const SLOTS_MAX: u16 = 64;
+pub const RANK_SLOTS_MAX: u16 = 64;
 /// How long a command waits for the coordinator, whose disk may be slow.
 const COMMAND_MAX: Duration = Duration::from_secs(8);
 /// What a mount's rank is judged by instead of `mds_beacon_grace`: it lives and dies with its process. Some hundred years.
@@ -100,7 +100,7 @@ impl Cluster {
     pub(crate) fn start(setup: Setup, stage: Arc<Stage>, log: Arc<Log>) -> io::Result<Self> {
         let Setup { maker, registry, floor, slots, config } = setup;
         let of_mount = slots.is_none();
-        let count = slots.unwrap_or(1).clamp(1, SLOTS_MAX);
+        let count = slots.unwrap_or(1).clamp(1, RANK_SLOTS_MAX);
         let (events, heard) = channel();
         let interval = Duration::from_secs(config.mds_beacon_interval);
         let shared = Arc::new(Shared {

@@ -136,7 +136,7 @@ pub(crate) fn carry_out(
     }
 }
 
-/// The rank that is meant: `0`, `FS:0`, `mds.0`, or the name or number of the daemon that carries it.
+/// The rank that is meant: `0`, `FS:0`, `mds.0`, or the name of the daemon that carries it.
 pub(crate) fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
     let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
     let short = who.strip_prefix("mds.").unwrap_or(who);
@@ -150,12 +150,11 @@ pub(crate) fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
         return Ok(RankId(number));
     }
     let Some(map) = map else { return Err(refusal(Refusal::State, "there is no cluster map")) };
-    let is_meant = |id: &DaemonId, name: &str| name == short || id.0.to_string() == short;
-    let daemon = map.daemons.iter().find(|(id, info)| is_meant(id, &info.name));
+    let daemon = map.daemons.iter().find(|(_, info)| info.name == short);
     match daemon.map(|(id, _)| map.rank_of(*id)) {
         Some(Some((rank, _))) => Ok(rank),
         Some(None) => {
-            let what = format!("{who}: it stands by: there is nothing to fail");
+            let what = format!("{who}: it stands by, and carries no rank");
             Err(refusal(Refusal::State, &what))
         }
         None => {

@@ -91,9 +91,8 @@ impl Space {
 pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
     let ranks = &facts.ranks;
     let mut found = Vec::new();
-    found.extend(damaged(facts));
+    found.extend(damage(facts));
     found.extend(degraded(facts));
-    found.extend(damage(ranks));
     found.extend(of_ranks(ranks));
     found.extend(late_release(ranks));
     found.extend(cache_pressure(ranks));
@@ -127,6 +126,19 @@ fn silent(facts: &Facts) -> impl Iterator<Item = (RankId, RankState)> {
     all.filter(move |(rank, _)| !told(*rank))
 }
 
+/// One check of two findings: what shows checks has each code once.
+fn damage(facts: &Facts) -> Option<Check> {
+    let mut both = [damaged(facts), unreadable(&facts.ranks)].into_iter().flatten();
+    let mut check = both.next()?;
+    for other in both {
+        check.summary = format!("{}; {}", check.summary, other.summary);
+        check.count += other.count;
+        check.detail.extend(other.detail);
+    }
+    Some(check)
+}
+
+/// Ranks that serve no more.
 fn damaged(facts: &Facts) -> Option<Check> {
     let own = facts.ranks.iter().filter(|of| of.facts.state == State::Damaged);
     let own = own.map(|of| format!("mds.{}: {}", of.rank.0, of.why.as_deref().unwrap_or("see the log")));
@@ -199,8 +211,8 @@ fn of_cluster(cluster: &ClusterFacts, facts: &Facts) -> Vec<Check> {
     found
 }
 
-/// The rank serves what it can read.
-fn damage(ranks: &[OfRank]) -> Option<Check> {
+/// Ranks that serve what they can read.
+fn unreadable(ranks: &[OfRank]) -> Option<Check> {
     let serving = ranks.iter().filter(|of| of.facts.state != State::Damaged);
     let detail = serving.filter_map(|of| {
         let (count, first) = of.damage.as_ref()?;
@@ -401,6 +413,27 @@ pub(crate) mod tests {
         assert_eq!(of(&unread), (Severity::Err, vec![("MDS_DAMAGE", text.to_owned())]));
         let damage = (Severity::Err, vec![("MDS_DAMAGE", "mds.0: no journal".to_owned())]);
         assert_eq!(of(&damaged), damage);
+    }
+
+    /// What broke: the second of two checks with one code took the first one's place in what is shown.
+    #[test]
+    fn damage_of_two_kinds_is_one_check() {
+        let mut facts = good();
+        let mut other = facts.ranks[0].clone();
+        other.rank = RankId(1);
+        facts.ranks.push(other);
+        facts.ranks[0].damage = Some((2, "meta/03: is damaged".into()));
+        facts.ranks[1].why = Some("no journal".into());
+        facts.ranks[1].facts.state = State::Damaged;
+        let found = checks(&facts);
+        let shown = json(&found);
+        let damage = &shown["checks"]["MDS_DAMAGE"];
+        assert_eq!(damage["summary"]["message"], "1 mds daemon damaged; 1 MDSs report damaged metadata");
+        assert_eq!(damage["summary"]["count"], 2);
+        assert_eq!(damage["detail"][0]["message"], "mds.1: no journal");
+        let mut codes: Vec<_> = found.iter().map(|check| check.code).collect();
+        codes.dedup();
+        assert_eq!(codes.len(), found.len(), "each code once: {codes:?}");
     }
 
     #[test]

@@ -32,5 +32,5 @@ mod stores;
 mod subtree;
 mod tell;
 
-pub use cluster::SLOTS_MAX;
+pub use cluster::RANK_SLOTS_MAX;
 pub use server::{Server, ServerError, ServerOptions};

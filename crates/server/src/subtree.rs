@@ -10,7 +10,7 @@ use crate::server::Server;
 use mds::coordinator::Command;
 use mds::input::Input;
 use proto::admin::Refusal;
-use proto::cluster::{ClusterMap, Entry, Policy, RankState, Unit};
+use proto::cluster::{ClusterMap, Entry, Mask, Policy, RankState, Unit};
 use proto::storeio::{Backptr, LoadRequest, Loaded};
 use proto::{Frag, Ino, RankId};
 use serde_json::{Value, json};
@@ -352,6 +352,7 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
     let is_pin =
         |map: &Arc<ClusterMap>| map.entries.get(&unit).is_some_and(|entry| entry.policy == Policy::Pin);
     let is_pinned = map.as_ref().is_some_and(is_pin);
+    let mask = map.as_ref().map_or(Mask::ALL, |map| map.bal_rank_mask);
     let text = match map.is_some_and(serves) {
         _ if from == RankId(to) => format!("it is rank {to}'s already"),
         // Its pin would bring it back.
@@ -361,6 +362,11 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
             return Err(refusal_with(Refusal::State, "it is pinned", &step));
         }
         false => return Err(state(format!("rank {to} does not serve: `pando fs status`"))),
+        // The coordinator would have it leave again.
+        true if mask != Mask::NONE && !mask.has(RankId(to)) => {
+            let step = format!("`setfattr -n ceph.dir.pin -v {to} PATH` pins it there");
+            return Err(refusal_with(Refusal::State, &format!("bal_rank_mask leaves rank {to} out"), &step));
+        }
         true => {
             feed(server, &owner, Input::Move { dir, to: RankId(to) });
             format!("rank {} hands it to rank {to}: `pando subtree ls` shows how far it is", from.0)

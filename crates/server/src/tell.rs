@@ -25,14 +25,16 @@ const WORDS: [(&str, &str); 12] = [
 ];
 
 /// What Ceph's ranks are told and ours are not, and the command that does it here.
-const ELSEWHERE: [(&str, &str); 7] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("damage", "`pando fsck DIR`, when nobody serves DIR"),
     ("dirfrag", "`pando dirfrag ls|split|merge PATH`"),
     ("dump_blocked_ops", "`pando ops --blocked`"),
     ("dump_historic_ops", "`pando ops --slow`"),
     ("export dir", "`pando subtree move PATH RANK`"),
     ("get subtrees", "`pando subtree ls`"),
+    ("respawn", "`pando mds fail RANK`"),
     ("scrub", "`pando fsck DIR`, when nobody serves DIR"),
+    ("status", "`pando fs status`: a line for each rank"),
 ];
 
 /// What comes nearest to what is told to no rank here.
@@ -99,6 +101,7 @@ mod tests {
     #[test]
     fn what_ceph_tells_its_ranks_names_the_command_for_it() {
         assert_eq!(nearest("get subtrees"), "`pando subtree ls`");
+        assert_eq!(nearest("status"), "`pando fs status`: a line for each rank");
         assert_eq!(nearest("export dir /builds 1"), "`pando subtree move PATH RANK`");
         assert_eq!(nearest("dirfrag split /builds 0/0 3"), "`pando dirfrag ls|split|merge PATH`");
         for what in ["get", "dirfrags", "export directory", ""] {

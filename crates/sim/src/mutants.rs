@@ -335,6 +335,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::totals::times_that_are_set_where_or_when_it_is_too_late_are_caught",
     ),
     ("mds_ended_go_along", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    (
+        "mds_short_leases_end_moves",
+        "mds",
+        "tests::several::holders::coming::defects_of_what_comes_are_caught",
+    ),
     ("mds_performed_awaits_own", "mds", "tests::several::holders::coming::defects_of_what_comes_are_caught"),
     ("mds_seals_with_what_came", "mds", "tests::several::holders::coming::defects_of_what_comes_are_caught"),
     ("mds_seals_with_ended", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
@@ -491,6 +496,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_names_by_header", "mds", "tests::caps::a_rename_that_the_header_does_not_show_is_caught"),
     // A move between two loads of one search, its store and its eviction before the second comes: some thousand seeds.
     ("mds_moved_is_gone", "mds", "tests::loads::a_search_that_gives_up_too_soon_is_caught"),
+    // A performed rename that waits for another session while what it renames is recalled for a move.
+    ("mds_performed_name_unknown", "mds", "tests::caps::a_performed_name_that_nobody_knows_is_caught"),
     // Three renames of one client under way in the one step in which another asks for the name: some thousand seeds.
     ("mds_own_rename_escapes", "mds", "tests::caps::a_name_that_escapes_its_recall_is_caught"),
     // Several threads of one client that look for a name while one of them makes it, and another client that sees it first.

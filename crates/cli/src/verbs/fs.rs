@@ -241,7 +241,7 @@ mod tests {
                 {"name": "meta", "type": "metadata", "used": 98_304, "avail": 102_005_473_280_u64},
                 {"name": "data", "type": "data", "used": 0, "avail": null},
             ],
-            "mds_version": [{"version": "PandoFS 0.2.0", "daemon": ["box-0", "box-1"]}],
+            "mds_version": [{"version": "PandoFS 0.3.0", "daemon": ["box-0", "box-1"]}],
         });
         let expected = "pandofs - 2 clients\n=======\n\
             RANK   STATE     MDS           ACTIVITY           DNS    INOS   DIRS   CAPS\n \
@@ -253,7 +253,7 @@ mod tests {
             data    data       0     -\n\
             STANDBY MDS\n   \
             box-1\n\
-            MDS version: PandoFS 0.2.0\n";
+            MDS version: PandoFS 0.3.0\n";
         assert_eq!(status(&answer), expected);
     }
 

@@ -41,19 +41,26 @@ impl Rank {
 
     /// A session renames what is being recalled from it by its old name. Its kernel keeps the directory locked until the rename is
     /// answered, finds nothing of the old name then and goes on with the new one, of which the rank would know nothing once the
-    /// recall is answered: so it is asked for that name, too.
+    /// recall is answered: so it is asked for that name, too. Of what it had performed by then it may have returned everything, by the old
+    /// name, while that waited in its line: so it counts as having the new one, for whoever recalls that next. What broke: a file was
+    /// found by the new name in one kernel after another rank had it and gave that name away.
     fn own_name_moves(&mut self, op: &Op, (parent, name): (NodeRef, &Name), (dir, new_name): (Ino, &Name)) {
-        let Some(place) = op.place.filter(|place| self.view.book.asked_since(*place).is_some()) else {
+        let Some(place) = op.place else { return };
+        let performed = op.told.is_some() && !stdx::mutant!("mds_performed_name_unknown");
+        if !performed && self.view.book.asked_since(place).is_none() {
             return;
-        };
+        }
         let hash = self.view.name_hash(name);
         let content = self.view.cache.inner(parent.ino, hash);
         let Some(old_dir) = self.view.cache.find_dir(content) else { return };
         let Some(found) = self.view.cache.find(old_dir, hash, name.as_bytes()) else { return };
         let ino = self.view.cache.node(found).ino();
+        let now = self.view.now.mono;
         if self.view.book.is_recalled(place, ino) && !stdx::mutant!("mds_own_rename_escapes") {
-            let (name, now) = (Some((dir, new_name.clone())), self.view.now.mono);
+            let name = Some((dir, new_name.clone()));
             self.view.book.recall_unawaited(place, ino, (Bits::ATTRS, name), now);
+        } else if performed {
+            self.view.book.grant(place, ino, Bits::LS, now);
         }
     }
 }

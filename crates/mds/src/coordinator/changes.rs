@@ -189,11 +189,11 @@ pub(super) fn begin(
             Ok(format!("move {}: {} from rank {} to rank {}", id.0, Named(unit), rank.0, to.0))
         }
         Subject::Slots { first, count, version } => {
-            let Some(range) = first.checked_add(count).filter(|end| (first + 1..=SLOTS).contains(end)) else {
+            let Some(end) = first.checked_add(count).filter(|end| first < *end && *end <= SLOTS) else {
                 let text = format!("slots {first} and {count} more: there are 0 to 4095");
                 return Err(CommandError::Unsupported(text));
             };
-            let range = first..range;
+            let range = first..end;
             let rank = owner_of_slots(next, asker, range.clone(), version)?;
             can_take(next, rank, to)?;
             let id = begin_slots(next, range.clone(), to);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Moves under way beyond which the coordinator begins none.
 const MOVES_MAX: usize = 8;
 /// Slots of one move that it begins.
-const SLOTS_MAX: u16 = 32;
+const MOVED_SLOTS_MAX: u16 = 32;
 
 /// Whether a rank can carry out moves of what it has.
 pub(super) const fn may_give(state: RankState) -> bool {
@@ -162,7 +162,7 @@ pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
                 format!("move {}: {} from rank {} to rank {}", id.0, Named(unit), from.0, to.0)
             }
             Due::Slots(range, ..) => {
-                let last = if at_once { range.end } else { range.end.min(range.start + SLOTS_MAX) };
+                let last = if at_once { range.end } else { range.end.min(range.start + MOVED_SLOTS_MAX) };
                 let id = begin_slots(&mut plan.next, range.start..last, to);
                 let (first, last) = (range.start, last - 1);
                 format!("move {}: slots {first} to {last} from rank {} to rank {}", id.0, from.0, to.0)
@@ -274,7 +274,7 @@ fn due_slots(map: &ClusterMap, view: View<'_>, goes: Option<RankId>) -> Vec<Due>
     (shifts(&map.slots, &ranks).into_iter())
         .filter(|shift| !off || Some(shift.from) == goes)
         .filter_map(|shift| {
-            let mut firsts = shift.slots.clone().step_by(usize::from(SLOTS_MAX));
+            let mut firsts = shift.slots.clone().step_by(usize::from(MOVED_SLOTS_MAX));
             let first = firsts.find(|first| !view.seen.is_stuck(Piece::Slots(*first), view.now))?;
             Some(Due::Slots(first..shift.slots.end, shift.from, shift.to))
         })

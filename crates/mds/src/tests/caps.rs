@@ -315,6 +315,49 @@ fn a_name_that_escapes_its_recall_is_caught() {
     assert!(verdict.is_err());
 }
 
+/// What broke: what a session had performed waited for another one, and it returned what it had of the file meanwhile, by the old name, as for
+/// a move. Then the rename was carried out, and nobody asked its kernel for the new name.
+#[test]
+fn the_new_name_of_what_was_performed_is_asked_for() {
+    let mut w = World::new();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    for (conn, wants) in [(REMOTE, ALL.with(Bits::DX)), (OTHER, ALL)] {
+        w.wants = wants;
+        w.hello(conn, Peer::Trusted, SessionId(0));
+    }
+    let file = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    granted(&mut w, OTHER, create("g"));
+    let told = proto::message::Told { ino: Ino::NONE, wall: Wall(w.now as i64), heard: false };
+    let (name, new_name) = (n("f"), n("g"));
+    let rename = Request::Rename { parent: root(), name, new_parent: root(), new_name, flags: 0 };
+    super::early::perform(&mut w, REMOTE, 500, told, rename);
+    let replaced = recalls(&mut w, OTHER);
+    assert_eq!(replaced.len(), 1, "it waits for who has what it replaces: {:?}", w.sent);
+    let (need, now) = (crate::caps::needs::of_all(&w.rank.view, file.ino), w.rank.view.now.mono);
+    w.rank.view.book.wait(u64::MAX, (SessionId(0), None), &[need], now);
+    w.pass(1);
+    let of_file = recalls(&mut w, REMOTE);
+    assert_eq!(of_file[0].name, Some((root().ino, n("f"))));
+    give_back(&mut w, REMOTE, &of_file);
+    w.rank.view.book.operation_ended(u64::MAX);
+    assert!(!w.rank.view.book.is_granted(file.ino, Bits::ATTRS));
+    give_back(&mut w, OTHER, &replaced);
+    let removal = w.start(OTHER, Cred::ROOT, unlink("g"));
+    let asked = recalls(&mut w, REMOTE);
+    assert_eq!(asked.iter().map(|item| item.name.clone()).collect::<Vec<_>>(), [Some((root().ino, n("g")))]);
+    give_back(&mut w, REMOTE, &asked);
+    assert_eq!(w.answer(OTHER, removal), Some(Ok(Reply::Ok)));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_performed_name_that_nobody_knows_is_caught() {
+    stdx::mutant::activate(Some("mds_performed_name_unknown"));
+    let verdict = std::panic::catch_unwind(the_new_name_of_what_was_performed_is_asked_for);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_listing_grants_each_of_its_inodes() {
     let mut w = two();

@@ -182,7 +182,6 @@ impl Slot {
         if let Some(map) = shared.views.map() {
             life.driver.news.map(map);
         }
-        shared.views.begun(rank, Ok(life.clone()));
         let (heard_by, seq) = (shared.clone(), self.seq.clone());
         let tell = move |state: State, loads| {
             if let Some(state) = state.in_map() {
@@ -195,6 +194,7 @@ impl Slot {
             self.end(&life, Last::Nothing, "no thread for its pulse");
             return Err(threads(error));
         }
+        shared.views.begun(rank, Ok(life.clone()));
         Ok(life)
     }
 

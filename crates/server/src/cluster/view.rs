@@ -71,10 +71,10 @@ impl Views {
     /// A life of a rank has begun, or could not.
     pub(super) fn begun(&self, rank: RankId, came: First) {
         self.change(|view| {
-            let before = view.begun.insert(rank);
-            view.failovers += u64::from(!before);
+            let is_first = view.begun.insert(rank);
+            view.failovers += u64::from(!is_first && came.is_ok());
             // Rank 0 is the one that clients greet first; of later lives nobody asks.
-            if before && rank == RankId(0) {
+            if is_first && rank == RankId(0) {
                 view.first = Some(came);
             }
         });

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Moves that the coordinator has under way at most, and slots of one.
 const MOVES_MAX: usize = 8;
-const SLOTS_MAX: usize = 32;
+const MOVED_SLOTS_MAX: usize = 32;
 
 /// What is set for the whole file system, and then slots and entries.
 pub(super) fn owners(old: &ClusterMap, map: &ClusterMap, why: &Why<'_>) -> Verdict {
@@ -119,7 +119,7 @@ fn under_way(old: &ClusterMap, map: &ClusterMap) -> Verdict {
     }
     let mut busy = BTreeSet::new();
     for (id, (from, to, count)) in &moves {
-        must(*count <= SLOTS_MAX, || format!("moves {count} slots at once"))?;
+        must(*count <= MOVED_SLOTS_MAX, || format!("moves {count} slots at once"))?;
         must(busy.insert(*from), || format!("has two moves of rank {}", from.0))?;
         must(goes_on(old, map, *from, *to), || {
             format!("goes on with move {} from rank {} to rank {}", id.0, from.0, to.0)
