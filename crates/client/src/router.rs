@@ -228,7 +228,7 @@ impl One {
         if !map::is_all_of(&map, FIRST) {
             return Some(map);
         }
-        self.client.has_map(map.version, true, true);
+        self.client.has_map(map.version, true, map::is_alone(&map, FIRST));
         self.map = Some(map);
         None
     }

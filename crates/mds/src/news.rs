@@ -2,6 +2,7 @@
 //!
 //! Absent: what the map says (`territory.rs`); who asks for it (`session/`), and when.
 
+use crate::early::is_eager;
 use crate::input::ConnId;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -73,11 +74,19 @@ impl Rank {
 
     /// A session hears of the map, if its own is older.
     pub(crate) fn tell_map(&mut self, id: SessionId, out: &mut Outbox<Output>) {
+        for message in self.map_for(id) {
+            self.send_now(id, message, out);
+        }
+    }
+
+    /// What a session is told of the map.
+    fn map_for(&mut self, id: SessionId) -> Vec<ServerMsg> {
         let version = self.view.territory.version();
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| session.map_version < version)
         else {
-            return;
+            return Vec::new();
         };
+        let mut messages = Vec::new();
         let have = std::mem::replace(&mut session.map_version, version);
         // Whoever may act for only one user, or in one directory, could choose names that all have one hash.
         let held = session.check.is_some() || session.limit != Ino::NONE;
@@ -85,10 +94,28 @@ impl Rank {
         if may_know && !session.seed_told && !self.view.territory.is_only() {
             session.seed_told = true;
             let (generation, seed) = (self.view.config.fs_epoch, self.view.config.hash_seed);
-            self.send_now(id, ServerMsg::Numbers { first: Ino::NONE, count: 0, generation, seed }, out);
+            messages.push(ServerMsg::Numbers { first: Ino::NONE, count: 0, generation, seed });
         }
-        for message in self.news(have) {
-            self.send_now(id, message, out);
+        messages.extend(self.news(have));
+        messages
+    }
+
+    /// The map, for a session that is welcomed and may perform things, where there are other ranks: before it is delegated anything. What
+    /// broke: a client that had asked nobody but rank 0 took that for the only one, and performed a rename of a directory to where another
+    /// entry governs. Its caller was told that it was done, and the rank refused it (EXDEV).
+    pub(crate) fn map_to_perform_by(&mut self, id: SessionId) -> Vec<ServerMsg> {
+        let performs = self.sessions.map.get(&id).is_some_and(is_eager);
+        let told = performs && self.view.territory.has_others() && !stdx::mutant!("mds_eager_without_map");
+        if told { self.map_for(id) } else { Vec::new() }
+    }
+
+    /// There are other ranks now: whoever performs things hears of it at once.
+    pub(crate) fn tell_who_performs(&mut self, out: &mut Outbox<Output>) {
+        let eager = self.sessions.map.iter().filter(|(_, session)| is_eager(session)).map(|(id, _)| *id);
+        for id in eager.collect::<Vec<_>>() {
+            if !stdx::mutant!("mds_eager_hears_late") {
+                self.tell_map(id, out);
+            }
         }
     }
 

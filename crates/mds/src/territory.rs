@@ -125,6 +125,11 @@ impl Territory {
         self.undisputed && !self.others
     }
 
+    /// Whether there are other ranks.
+    pub(crate) const fn has_others(&self) -> bool {
+        self.others
+    }
+
     /// Whether there are ranks that do not serve.
     pub(crate) const fn has_away(&self) -> bool {
         self.away

@@ -16,6 +16,7 @@ mod view;
 
 pub(crate) use view::{ClusterFacts, standbys};
 
+use crate::driver::AbortOnPanic;
 use crate::life::RankLife;
 use crate::open::Maker;
 use crate::server::ServerError;
@@ -152,7 +153,13 @@ impl Cluster {
     }
 
     fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = thread::Builder::new().name(name).stack_size(SMALL_STACK).spawn(run)?;
+        let log = self.shared.log.clone();
+        // Without one of them no rank would get another life, and nobody would say so.
+        let guarded = move || {
+            let _guard = AbortOnPanic { log: &log };
+            run();
+        };
+        let thread = thread::Builder::new().name(name).stack_size(SMALL_STACK).spawn(guarded)?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
@@ -166,6 +173,7 @@ impl Cluster {
         let seen = self.shared.views.wait(|view| {
             view.first.is_some() || view.trouble.is_some() || view.map.as_deref().is_some_and(is_closed)
         });
+        self.shared.views.change(|view| view.answered = true);
         match (seen.first, seen.trouble) {
             (Some(first), _) => first.map(Some),
             (None, Some(error)) => Err(ServerError::Store(error)),
@@ -176,14 +184,18 @@ impl Cluster {
     /// Waits until every rank of the map serves.
     ///
     /// # Errors
-    /// `Damaged` with the first that is; `Closed`.
+    /// `Damaged` with the first that is; `Closed`; `Store` while the map cannot be read or written.
     pub(crate) fn all_serve(&self) -> Result<(), ServerError> {
         let settled = |state: RankState| match state {
             RankState::Reconnect | RankState::Active | RankState::Stopping | RankState::Damaged => true,
             RankState::Failed | RankState::Replay | RankState::Resolve | RankState::Creating => false,
         };
         let all = |map: &ClusterMap| !map.joinable || map.ranks.values().all(|info| settled(info.state));
-        drop(self.shared.views.wait(|view| view.map.as_deref().is_some_and(all)));
+        let seen =
+            self.shared.views.wait(|view| view.trouble.is_some() || view.map.as_deref().is_some_and(all));
+        if let Some(error) = seen.trouble {
+            return Err(ServerError::Store(error));
+        }
         let Some(map) = self.shared.views.map() else { return Ok(()) };
         if !map.joinable {
             return Err(ServerError::Closed);

@@ -50,7 +50,7 @@ use store::meta::MetaStore;
 
 pub(crate) use self::core::TurnCounts;
 pub(crate) use gate::{FreezeError, freeze};
-pub(crate) use life::{Life, LifeCell};
+pub(crate) use life::{AbortOnPanic, Life, LifeCell};
 pub(crate) use links::Neighbours;
 pub(crate) use threads::{Last, Threads};
 
@@ -278,7 +278,7 @@ impl Driver {
         mut more: bool,
         mut turn: Turn<'_>,
     ) {
-        let _guard = life::AbortOnPanic { log: &self.log };
+        let _guard = AbortOnPanic { log: &self.log };
         let mut inputs = inputs.into_iter().peekable();
         let since = since.map(|since| self.clock.mono_of(since));
         loop {
@@ -431,20 +431,20 @@ impl Driver {
 
     /// Asks the rank between two steps. `None`: it does not know the question, or hangs.
     pub(crate) fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value> {
-        let _guard = life::AbortOnPanic { log: &self.log };
+        let _guard = AbortOnPanic { log: &self.log };
         let core = self.asked()?;
         core.rank().report(self.clock.mono(), question)
     }
 
     /// Whether the rank has this session. `None`: it does not say, or its life was ended.
     pub(crate) fn has_session(&self, id: SessionId) -> Option<bool> {
-        let _guard = life::AbortOnPanic { log: &self.log };
+        let _guard = AbortOnPanic { log: &self.log };
         self.asked().filter(|_| !self.is_halted()).map(|core| core.rank().has_session(id))
     }
 
     /// What the rank says of its health.
     pub(crate) fn facts(&self) -> Option<RankFacts> {
-        let _guard = life::AbortOnPanic { log: &self.log };
+        let _guard = AbortOnPanic { log: &self.log };
         let core = self.asked()?;
         core.rank().facts(self.clock.mono())
     }

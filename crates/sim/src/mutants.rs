@@ -584,6 +584,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_asks_all_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_asks_again_at_once", "client", "router::tests::bounces::a_client_that_asks_all_once_is_caught"),
     ("client_links_anywhere", "client", "router::tests::model::each_defect_of_the_router_is_caught"),
+    ("client_alone_with_others", "client", "router::tests::a_client_that_takes_itself_for_alone_is_caught"),
+    ("mds_eager_without_map", "mds", "tests::several::bounces::who_hears_of_other_ranks_too_late_is_caught"),
+    ("mds_eager_hears_late", "mds", "tests::several::bounces::who_hears_of_other_ranks_too_late_is_caught"),
     ("client_moves_dirs_of_several", "client", "router::tests::a_client_that_performs_it_is_caught"),
     ("client_sync_of_one_rank", "client", "router::tests::a_sync_that_looks_at_one_rank_is_caught"),
     // A rank that stops for long, and a client that has parted with it.
@@ -739,6 +742,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_leaves_as_one_that_stops", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_leaves_unanswered", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_dismisses_unread", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_leaves_frozen", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_leaves_at_once", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_reservation_ignored", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (

@@ -27,7 +27,7 @@ pub(super) struct Seat {
     pub(super) at: At,
     /// An inode that gets a second name stays with this rank (`//links` does): the client may perform that.
     pub(super) links: bool,
-    /// Every directory is this rank's: one may be moved to any other, and the client may perform that.
+    /// There is no other rank, as far as this one has said: a directory may be moved to any other, and the client may perform that.
     pub(super) alone: bool,
 }
 
@@ -66,7 +66,7 @@ impl Client {
         (self.session, self.seat.at.token)
     }
 
-    /// There is a cluster map of that version. `links`: `//links` is this rank's; `alone`: so is everything.
+    /// There is a cluster map of that version. `links`: `//links` is this rank's; `alone`: there is no other rank.
     pub(crate) const fn has_map(&mut self, version: u64, links: bool, alone: bool) {
         (self.seat.at.map_version, self.seat.links, self.seat.alone) = (version, links, alone);
     }

@@ -48,6 +48,11 @@ pub(super) fn is_all_of(map: &ClusterMap, rank: RankId) -> bool {
     map.entries.values().all(|entry| entry.rank == rank)
 }
 
+/// Whether there is no other rank, whose entries could divide what this one has.
+pub(super) fn is_alone(map: &ClusterMap, rank: RankId) -> bool {
+    map.ranks.keys().all(|other| *other == rank) || stdx::mutant!("client_alone_with_others")
+}
+
 /// Whether everything is whose it was; what is on its way still is.
 fn have_same_owners(one: Option<&ClusterMap>, other: Option<&ClusterMap>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };

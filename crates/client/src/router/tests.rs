@@ -720,6 +720,35 @@ fn a_client_that_performs_it_is_caught() {
     }
 }
 
+/// What broke: a client that had asked nobody but rank 0 took it for the only one, and moved a directory by itself to where another entry
+/// governs.
+#[test]
+fn a_directory_is_moved_by_its_client_only_where_there_is_no_other_rank() {
+    let performs = |ranks: u16| {
+        let mut bench = Bench::with(&map(2, ranks, &[(PINNED.ino, 0)]));
+        bench.say(0, ServerMsg::Numbers { first: Ino(1 << 48), count: 50, generation: 1, seed: SEED });
+        let new = || NewNode { mode: 0o755, umask: 0, rdev: 0 };
+        for (tid, ino) in [(1, 8000), (2, 8001)] {
+            let made = Request::MkDir { parent: PINNED, name: name(&ino.to_string()), new: new() };
+            assert_eq!(bench.call(100 + ino, made).asked(0), [tid]);
+            bench.early(0, tid, ino, dir(ino, PINNED.ino), &[dir(ino, PINNED.ino)]);
+        }
+        bench.call(1, Request::MkDir { parent: NodeRef::bare(Ino(8000)), name: name("sub"), new: new() });
+        matches!(bench.call(3, rename(8000, "sub", 8001)).sent(0)[..], [ClientMsg::Performed { .. }])
+    };
+    assert_eq!([1, 2].map(performs), [true, false]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_takes_itself_for_alone_is_caught() {
+    stdx::mutant::activate(Some("client_alone_with_others"));
+    let verdict =
+        std::panic::catch_unwind(a_directory_is_moved_by_its_client_only_where_there_is_no_other_rank);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// No rank says so; if one does, whoever was told is to hear of it.
 #[test]
 fn what_was_performed_and_is_sent_away_is_told_late() {

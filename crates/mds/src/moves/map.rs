@@ -34,11 +34,15 @@ impl Rank {
     /// A map: what it says of this rank's territory counts from here on.
     pub(crate) fn new_map(&mut self, now: Now, map: Arc<ClusterMap>, out: &mut Outbox<Output>) {
         let before = self.view.territory.map().cloned();
+        let alone = !self.view.territory.has_others();
         if !self.view.territory.set(map.clone()) {
             return;
         }
         self.view.heats.look_anew();
         self.news.note(before.as_deref(), &map);
+        if alone && self.view.territory.has_others() {
+            self.tell_who_performs(out);
+        }
         self.slots_by_map(&map);
         self.forget_spreads(before.as_deref());
         self.facts_by_map(before.as_deref());

@@ -190,35 +190,61 @@ pub(crate) fn both<A, B>(first: Here<A>, second: Here<B>) -> Found<(A, B)> {
 
 /// The headers one transaction changes, each once.
 pub(crate) struct Headers {
-    list: [(u32, Delta); 6],
+    list: [(u32, Delta); HEADERS],
     len: usize,
+    /// More than that: only of what another rank says can there be so many.
+    more: Vec<(u32, Delta)>,
 }
+
+/// What a rank changes by itself, at most.
+const HEADERS: usize = 6;
 
 impl Headers {
     pub(crate) const fn new() -> Self {
-        Self { list: [(0, Delta { entries: 0, subdirs: 0, mtime: None }); 6], len: 0 }
+        Self { list: [(0, Delta { entries: 0, subdirs: 0, mtime: None }); HEADERS], len: 0, more: Vec::new() }
     }
 
     /// Adds to the change of a directory's header.
     pub(crate) fn add(&mut self, dir: u32, entries: i64, subdirs: i64, mtime: Option<Wall>) {
-        let at = match self.list[..self.len].iter().position(|(d, _)| *d == dir) {
-            Some(at) => at,
-            None => {
+        let known = self.list[..self.len].iter_mut().chain(&mut self.more).find(|(known, _)| *known == dir);
+        let delta = match known {
+            Some((_, delta)) => delta,
+            None if self.len < HEADERS => {
                 self.list[self.len] = (dir, Delta::default());
                 self.len += 1;
-                self.len - 1
+                &mut self.list[self.len - 1].1
+            }
+            None => {
+                self.more.push((dir, Delta::default()));
+                let at = self.more.len() - 1;
+                &mut self.more[at].1
             }
         };
-        let delta = &mut self.list[at].1;
-        delta.entries += entries;
-        delta.subdirs += subdirs;
+        delta.entries = delta.entries.saturating_add(entries);
+        delta.subdirs = delta.subdirs.saturating_add(subdirs);
         delta.mtime = delta.mtime.max(mtime);
     }
 
     /// Writes them.
     pub(crate) fn emit(&self, view: &mut View) {
-        for (dir, delta) in &self.list[..self.len] {
+        for (dir, delta) in self.list[..self.len].iter().chain(&self.more) {
             view.put_delta(*dir, *delta);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What broke: the seventh ended the process.
+    #[test]
+    fn another_rank_may_say_many_headers_and_large_numbers() {
+        let mut headers = Headers::new();
+        for dir in (0..16).chain(0..16) {
+            headers.add(dir, i64::MAX, i64::MIN, None);
+        }
+        assert_eq!((headers.len, headers.more.len()), (HEADERS, 16 - HEADERS));
+        assert!(headers.more.iter().all(|(_, delta)| (delta.entries, delta.subdirs) == (i64::MAX, i64::MIN)));
     }
 }

@@ -296,8 +296,10 @@ impl Rank {
             token: JoinToken::of(&self.view.config.join_key, id),
         };
         if embedded {
-            out.push(Output::Send { conn, message });
-        } else {
+            return out.push(Output::Send { conn, message });
+        }
+        self.hold(Waiting::Message { conn, message });
+        for message in self.map_to_perform_by(id) {
             self.hold(Waiting::Message { conn, message });
         }
     }

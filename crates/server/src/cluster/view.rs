@@ -19,6 +19,8 @@ pub(super) struct View {
     /// The last one that is durable.
     pub(super) map: Option<Arc<ClusterMap>>,
     pub(super) first: Option<First>,
+    /// Whoever waited for that has been answered: a life that is kept for nobody would keep its cache.
+    pub(super) answered: bool,
     /// The map cannot be read or written.
     pub(super) trouble: Option<StoreError>,
     /// Ranks of which this process has begun a life, and the lives that followed those.
@@ -74,7 +76,7 @@ impl Views {
             let is_first = view.begun.insert(rank);
             view.failovers += u64::from(!is_first && came.is_ok());
             // Rank 0 is the one that clients greet first; of later lives nobody asks.
-            if is_first && rank == RankId(0) {
+            if is_first && rank == RankId(0) && !view.answered {
                 view.first = Some(came);
             }
         });
@@ -115,4 +117,30 @@ pub(crate) fn standbys(map: &ClusterMap) -> impl Iterator<Item = &str> {
     let carries = |daemon| map.ranks.values().any(|rank| rank.daemon == daemon);
     let idle = map.daemons.iter().filter(move |(daemon, _)| !carries(**daemon));
     idle.map(|(_, info)| info.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What broke: the first life of a file system that was opened later was kept, with its cache, until the process ended.
+    #[test]
+    fn a_first_life_that_nobody_waits_for_is_not_kept() {
+        let kept = |answered: bool| {
+            let views = Views::default();
+            views.change(|view| view.answered = answered);
+            views.begun(RankId(0), Err(ServerError::Closed));
+            views.lock().first.is_some()
+        };
+        assert_eq!([false, true].map(kept), [true, false]);
+    }
+
+    #[test]
+    fn a_life_that_does_not_begin_is_no_failover() {
+        let views = Views::default();
+        for _ in 0..3 {
+            views.begun(RankId(1), Err(ServerError::Closed));
+        }
+        assert_eq!(views.facts().failovers, 0);
+    }
 }

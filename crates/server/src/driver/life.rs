@@ -47,8 +47,8 @@ impl LifeCell {
 
 /// A rank dies as a whole: after a panic its memory may not be what the journal says, so nothing
 /// may be answered from it, and the process ends. What was durable is replayed by the next one.
-pub(super) struct AbortOnPanic<'a> {
-    pub(super) log: &'a Log,
+pub(crate) struct AbortOnPanic<'a> {
+    pub(crate) log: &'a Log,
 }
 
 impl Drop for AbortOnPanic<'_> {

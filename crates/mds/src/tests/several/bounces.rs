@@ -238,3 +238,39 @@ fn the_place_of_one_is_not_the_hint_of_another() {
     op.noted(Ino(4999), Some((Ino::ROOT, NameHash(9))));
     assert_eq!(op.hint, place);
 }
+
+/// What broke: a client that had asked nobody but rank 0 heard of no map, and performed what only a single rank can carry out.
+#[test]
+fn who_performs_things_hears_of_other_ranks_at_once() {
+    let is_map = |message: &ServerMsg| matches!(message, ServerMsg::Map { .. });
+    let hears = |wants| {
+        let mut c = Cluster::new();
+        c.greet(0, Peer::Trusted, wants);
+        c.heard(0, is_map).is_some()
+    };
+    assert_eq!([Bits::ATTRS, Bits::ATTRS.with(Bits::DX)].map(hears), [false, true], "with its welcome");
+    // There is another one from then on.
+    let mut w = World::new();
+    w.wants = Bits::ATTRS.with(Bits::DX);
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    let mut map = ClusterMap::first();
+    for rank in 0..2 {
+        map.version += 1;
+        let (incarnation, daemon) = (Incarnation(1 + u64::from(rank)), DaemonId(1 + u64::from(rank)));
+        map.ranks.insert(RankId(rank), RankInfo { state: RankState::Active, incarnation, daemon });
+        w.inject(Input::Map(Arc::new(map.clone())));
+        let told = w.sent.iter().any(|(conn, message)| *conn == REMOTE && is_map(message));
+        assert_eq!(told, rank == 1);
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn who_hears_of_other_ranks_too_late_is_caught() {
+    for defect in ["mds_eager_without_map", "mds_eager_hears_late"] {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(who_performs_things_hears_of_other_ranks_at_once);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}

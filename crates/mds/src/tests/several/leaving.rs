@@ -235,6 +235,20 @@ fn a_wish_to_leave_that_is_lost_is_repeated() {
     assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
 }
 
+/// While a backup is copied, no rank goes.
+#[test]
+pub(crate) fn a_rank_that_is_frozen_stays() {
+    let (mut c, dir) = Cluster::with_moved();
+    stop(&mut c);
+    assert_eq!(c.owner(dir), Some(0));
+    c.inject(1, Input::Frozen(true));
+    c.pass(30_000);
+    assert!(!is_gone(&c));
+    c.inject(1, Input::Frozen(false));
+    c.pass(30_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+}
+
 /// What an absent rank kept it keeps no more.
 #[test]
 fn who_left_is_not_waited_for() {

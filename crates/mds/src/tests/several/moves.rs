@@ -307,7 +307,7 @@ fn a_directory_that_is_delegated_comes_back_with_what_was_made_in_it() {
         };
         assert!(c.heard(0, answered).is_some());
     }
-    let numbers = c.heard(0, |m| matches!(m, ServerMsg::Numbers { .. }));
+    let numbers = c.heard(0, |m| matches!(m, ServerMsg::Numbers { count: 1.., .. }));
     let Some(ServerMsg::Numbers { first, .. }) = numbers else { panic!("no numbers") };
     let pin = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
     c.pass(20);
@@ -538,7 +538,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 41] = [
+    let defects: [(&str, fn()); 42] = [
+        ("mds_leaves_frozen", leaving::a_rank_that_is_frozen_stays),
         ("mds_drops_while_slot_moves", pins::an_entry_stays_while_the_slot_of_what_is_gone_moves),
         ("mds_unpin_leaves_entry", pins::a_pin_of_what_a_slot_places_is_taken_away),
         ("mds_asks_for_drops_without_end", pins::each_is_asked_for_once_while_others_are_not_durable),
