@@ -26,6 +26,9 @@ const SLOTS: u32 = 4096;
 const DEPTH_MAX: u8 = 24;
 /// Sections of later versions together.
 const LATER_BYTES_MAX: usize = 1 << 20;
+/// The section with what ranks are to have, and the most that it may say.
+const WEIGHTS: u8 = 6;
+const WEIGHT_MAX: u16 = 1_000;
 /// Joinable, hash placement, slots used.
 const FLAGS: u8 = 7;
 const JOINABLE: u8 = 1;
@@ -214,9 +217,12 @@ fn read(bytes: &[u8]) -> Result<Map, Bad> {
     while !c.rest.is_empty() {
         let (at, tag) = (c.at(), c.get(Bytes::u8)?);
         let body = c.get(Bytes::bytes)?;
-        later += body.len();
+        later += if tag == WEIGHTS { 0 } else { body.len() };
         if tag <= last || body.is_empty() || later > LATER_BYTES_MAX {
             return Err(Bad { at, why: format!("section {tag}"), contradicts: false });
+        }
+        if tag == WEIGHTS {
+            read_weights(Cursor { whole: c.at(), rest: Bytes(body) })?;
         }
         last = tag;
     }
@@ -255,6 +261,21 @@ fn read_ranks(mut c: Cursor<'_>, map: &mut Map) -> Result<(), Bad> {
         map.ranks.insert(rank, read);
     }
     Cursor::must(c.at(), map.ranks.contains_key(&0), "rank 0 is missing")
+}
+
+/// What ranks are to have beside others that have 100.
+fn read_weights(mut c: Cursor<'_>) -> Result<(), Bad> {
+    let mut last = None;
+    while !c.rest.is_empty() {
+        let (at, rank, weight) = (c.at(), c.get(Bytes::u16)?, c.get(Bytes::u16)?);
+        let why = || format!("weight {weight} of rank {rank}");
+        if last.is_some_and(|last| last >= rank) {
+            return Err(Bad { at, why: why(), contradicts: false });
+        }
+        Cursor::must(at, rank < RANKS && (1..=WEIGHT_MAX).contains(&weight) && weight != 100, why())?;
+        last = Some(rank);
+    }
+    Ok(())
 }
 
 fn read_daemons(mut c: Cursor<'_>, map: &mut Map) -> Result<(), Bad> {

@@ -564,11 +564,15 @@ fn a_map_that_contradicts_itself_is_named_where_it_does() {
     let mut later = whole.clone();
     later.extend_from_slice(&[9, 1, 0, 0, 0, 7]);
     clean(&with_map(&folder, 1, &later));
+    let weights = [(RankId(0), 50), (RANK, 300)].into();
+    let weighed = ClusterMap { weights, ..map() }.encode();
+    clean(&with_map(&folder, 1, &weighed));
     // The server's own check is of the same mind about each of these.
     let mut wrong = 0;
-    for at in 0..whole.len() {
-        for bit in [0, 7] {
-            let mut bad = whole.clone();
+    let added = whole.len()..weighed.len();
+    for (of, at) in (0..whole.len()).map(|at| (&whole, at)).chain(added.map(|at| (&weighed, at))) {
+        for bit in [0, 2, 7] {
+            let mut bad = of.clone();
             bad[at] ^= 1 << bit;
             let report = with_map(&folder, 1, &bad);
             let version_differs = (6..14).contains(&at);

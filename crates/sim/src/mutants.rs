@@ -453,6 +453,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "mds",
         "tests::several::transactions::defects_of_transactions_are_caught",
     ),
+    ("mds_intents_noted_late", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_intents_outlive_link", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     // A file without a name that is to get one elsewhere, whose holder does not come back.
     ("mds_reserved_is_purged", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),

@@ -647,6 +647,15 @@ impl Rank {
                 self.unpin(&op);
             }
         }
+        // One whose file is being synced hears of it behind that.
+        for pending in self.pending.values_mut() {
+            if let Pending::Op(op, ..) = pending
+                && clears(op)
+                && !stdx::mutant!("mds_intents_noted_late")
+            {
+                op.failed = Some(Errno::EINTR);
+            }
+        }
     }
 
     /// Nobody may be there any more who remembers what that rank leads: it is asked.

@@ -89,9 +89,22 @@ pub(super) fn nothing_stays_reserved_for_a_rank_that_is_away() {
 /// What broke: a rank said what it meant to rename, and died. Who came later waited for it.
 #[test]
 pub(super) fn what_a_rank_meant_to_do_ends_with_its_connection() {
+    means_and_is_gone(false);
+}
+
+/// What broke: the file was being synced for it when the connection ended, and what was meant was noted behind that.
+#[test]
+pub(super) fn what_a_rank_meant_to_do_ends_with_its_connection_during_a_sync() {
+    means_and_is_gone(true);
+}
+
+fn means_and_is_gone(syncs: bool) {
     let mut s = Scene::of(3);
     let third = s.third.expect("rank 2's");
-    s.c.create(s.dir, "x");
+    let file = s.c.create(s.dir, "x");
+    if syncs {
+        s.c.write(file, b"bytes");
+    }
     s.link(s.file, s.dir, "l");
     s.c.pass(20);
     assert_eq!(s.c.rename((s.dir, "l"), (third, "l")), Ok(Reply::Ok));
@@ -100,10 +113,15 @@ pub(super) fn what_a_rank_meant_to_do_ends_with_its_connection() {
     let step = Step::Clear { since, parts: vec![name] };
     let conn = *s.c.links.get(&(2, 1)).expect("they are connected");
     let request = Request::Transact { id: TxnId(1 << 40), step };
+    s.c.hold(1).hold_data = syncs;
     s.c.hold(1).retry(conn, Tid(1 << 40), Cred::ROOT, request);
     s.c.settle();
+    assert_eq!(s.c.worlds[1].held.is_empty(), !syncs);
     s.c.links.remove(&(2, 1));
     s.c.inject(1, Input::Disconnected { conn });
+    s.c.hold(1).hold_data = false;
+    s.c.hold(1).let_go();
+    s.c.settle();
     let renamed = s.c.rename((s.dir, "x"), (root(), "y"));
     assert_eq!(renamed, Ok(Reply::Ok), "{:?}", s.c.worlds[1].notes);
 }
