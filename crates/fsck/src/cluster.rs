@@ -174,6 +174,11 @@ impl<'a> Cursor<'a> {
         if self.get(Bytes::u8)? != tag {
             return Err(Bad { at, why: format!("section {tag} is missing"), contradicts: false });
         }
+        self.body()
+    }
+
+    /// What a section has behind its tag.
+    fn body(&mut self) -> Result<Cursor<'a>, Bad> {
         let body = self.get(Bytes::bytes)?;
         Ok(Cursor { whole: self.at(), rest: Bytes(body) })
     }
@@ -216,13 +221,13 @@ fn read(bytes: &[u8]) -> Result<Map, Bad> {
     let (mut last, mut later) = (5, 0);
     while !c.rest.is_empty() {
         let (at, tag) = (c.at(), c.get(Bytes::u8)?);
-        let body = c.get(Bytes::bytes)?;
-        later += if tag == WEIGHTS { 0 } else { body.len() };
-        if tag <= last || body.is_empty() || later > LATER_BYTES_MAX {
+        let body = c.body()?;
+        later += if tag == WEIGHTS { 0 } else { body.rest.0.len() };
+        if tag <= last || body.rest.is_empty() || later > LATER_BYTES_MAX {
             return Err(Bad { at, why: format!("section {tag}"), contradicts: false });
         }
         if tag == WEIGHTS {
-            read_weights(Cursor { whole: c.at(), rest: Bytes(body) })?;
+            read_weights(body)?;
         }
         last = tag;
     }

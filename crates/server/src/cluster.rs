@@ -193,10 +193,11 @@ impl Cluster {
         let all = |map: &ClusterMap| !map.joinable || map.ranks.values().all(|info| settled(info.state));
         let seen =
             self.shared.views.wait(|view| view.trouble.is_some() || view.map.as_deref().is_some_and(all));
-        if let Some(error) = seen.trouble {
+        let map = self.shared.views.map();
+        if let Some(error) = seen.trouble.filter(|_| !map.as_deref().is_some_and(all)) {
             return Err(ServerError::Store(error));
         }
-        let Some(map) = self.shared.views.map() else { return Ok(()) };
+        let Some(map) = map else { return Ok(()) };
         if !map.joinable {
             return Err(ServerError::Closed);
         }
