@@ -19,7 +19,7 @@ use asks::Asking;
 use homes::Homes;
 use links::Link;
 use proto::caps::Bits;
-use proto::cluster::{MapParts, RankState};
+use proto::cluster::MapParts;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::{Incarnation, Ino, RankId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,11 +86,6 @@ impl Peers {
     pub(crate) fn is_idle(&self) -> bool {
         self.questions.is_empty() && self.ungreeted_waiters.is_empty()
     }
-}
-
-/// Whether a rank in that state serves others.
-pub(crate) const fn serves(state: RankState) -> bool {
-    matches!(state, RankState::Reconnect | RankState::Active | RankState::Stopping)
 }
 
 impl Rank {

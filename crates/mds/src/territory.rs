@@ -5,7 +5,6 @@
 
 use crate::cache::dir;
 use crate::cache::slab::NONE;
-use crate::peers::serves;
 use crate::spreads::known::parts_of;
 use crate::view::View;
 use proto::cluster::{ClusterMap, Entry, RankInfo, Slot, Unit};
@@ -208,7 +207,7 @@ impl Territory {
             .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
         let other = |rank: &RankId| *rank != self.rank;
         self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
-        let is_away = |(rank, info): (&RankId, &RankInfo)| other(rank) && !serves(info.state);
+        let is_away = |(rank, info): (&RankId, &RankInfo)| other(rank) && !info.state.serves_ranks();
         self.away = self.map.as_ref().is_some_and(|map| map.ranks.iter().any(is_away));
         self.undisputed = self.all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);

@@ -89,6 +89,17 @@ pub enum RankState {
     Creating = 8,
 }
 
+impl RankState {
+    /// Whether it answers other ranks; clients it answers when it is `Active` or `Stopping`.
+    #[must_use]
+    pub const fn serves_ranks(self) -> bool {
+        match self {
+            Self::Reconnect | Self::Active | Self::Stopping => true,
+            Self::Failed | Self::Replay | Self::Resolve | Self::Damaged | Self::Creating => false,
+        }
+    }
+}
+
 /// A rank in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInfo {

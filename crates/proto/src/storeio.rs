@@ -421,7 +421,7 @@ impl StoreError {
     /// was read or written: the same may be tried again.
     #[must_use]
     pub const fn finds_no_descriptor(&self) -> bool {
-        matches!(self, Self::Io { source: IoError(ENFILE | EMFILE), .. })
+        matches!(self, Self::Io { source, .. } if source.is_no_descriptor())
     }
 }
 
@@ -432,6 +432,14 @@ const EMFILE: i32 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("os error {0}")]
 pub struct IoError(pub i32);
+
+impl IoError {
+    /// EMFILE or ENFILE: no descriptor was left to open a file with.
+    #[must_use]
+    pub const fn is_no_descriptor(self) -> bool {
+        matches!(self.0, ENFILE | EMFILE)
+    }
+}
 
 #[cfg(test)]
 mod tests {

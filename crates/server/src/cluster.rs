@@ -184,18 +184,22 @@ impl Cluster {
     /// Waits until every rank of the map serves.
     ///
     /// # Errors
-    /// `Damaged` with the first that is; `Closed`; `Store` while the map cannot be read or written.
+    /// `Damaged` with the first that is; `Closed`; `Store` while the map cannot be read or written; `Io` when a life finds no room to begin.
     pub(crate) fn all_serve(&self) -> Result<(), ServerError> {
-        let settled = |state: RankState| match state {
-            RankState::Reconnect | RankState::Active | RankState::Stopping | RankState::Damaged => true,
-            RankState::Failed | RankState::Replay | RankState::Resolve | RankState::Creating => false,
-        };
+        let settled = |state: RankState| state.serves_ranks() || state == RankState::Damaged;
         let all = |map: &ClusterMap| !map.joinable || map.ranks.values().all(|info| settled(info.state));
-        let seen =
-            self.shared.views.wait(|view| view.trouble.is_some() || view.map.as_deref().is_some_and(all));
+        let seen = self.shared.views.wait(|view| {
+            view.trouble.is_some() || view.unbegun.is_some() || view.map.as_deref().is_some_and(all)
+        });
         let map = self.shared.views.map();
         if let Some(error) = seen.trouble.filter(|_| !map.as_deref().is_some_and(all)) {
             return Err(ServerError::Store(error));
+        }
+        if let Some(why) = seen.unbegun.filter(|_| !map.as_deref().is_some_and(all)) {
+            return Err(ServerError::Io {
+                what: "not all ranks serve".into(),
+                source: io::Error::other(why),
+            });
         }
         let Some(map) = map else { return Ok(()) };
         if !map.joinable {

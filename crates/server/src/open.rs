@@ -83,11 +83,24 @@ impl Maker {
         })
     }
 
-    /// What a life of a rank begins with.
+    /// What a life of a rank begins with. On a full disk it is made of what is kept back, as the cluster map is: a rank that serves is what
+    /// lets people remove files.
     ///
     /// # Errors
     /// `Folder` if its incarnation cannot be noted, `Store` if its journal cannot be opened.
     pub(crate) fn parts(
+        &self,
+        life: (RankId, Incarnation),
+        now: Wall,
+        fence: &Fence,
+    ) -> Result<Parts, ServerError> {
+        match self.try_parts(life, now, fence) {
+            Err(error) if error.lacks_room() && self.release_ballast() => self.try_parts(life, now, fence),
+            other => other,
+        }
+    }
+
+    fn try_parts(
         &self,
         (rank, incarnation): (RankId, Incarnation),
         now: Wall,
@@ -100,13 +113,7 @@ impl Maker {
             ensure_rank(meta.as_ref(), &folder.record().hash_seed, rank, now)?;
         }
         // Before anything is done in its name.
-        if let Err(error) = folder.note_incarnation(incarnation) {
-            // As for the cluster map: what is kept back on a full disk is for this, too.
-            if !self.release_ballast() {
-                return Err(error.into());
-            }
-            folder.note_incarnation(incarnation)?;
-        }
+        folder.note_incarnation(incarnation)?;
         let disk = RealDisk::new(&folder.journal_root());
         let journal = JournalFiles::open_fenced(disk, rank, incarnation, self.limits, fence.clone())?;
         let (meta, data): (Arc<dyn MetaStore>, Arc<dyn DataIo>) = if self.fenced {

@@ -13,7 +13,7 @@ use crate::perf::Baseline;
 use crate::port::{Embedded, Porter};
 use crate::stage::Stage;
 use mds::input::Input;
-use proto::storeio::StoreError;
+use proto::storeio::{IoError, StoreError};
 use proto::{Incarnation, Ino, RankId};
 use runtime::http::Page;
 use runtime::port::Connector;
@@ -63,6 +63,33 @@ pub enum ServerError {
     Closed,
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
+}
+
+impl ServerError {
+    /// The machine had no room, descriptor or thread to give: what was asked for may be asked for again, and nothing is damaged.
+    pub(crate) fn passes(&self) -> bool {
+        self.lacks_room()
+            || match self {
+                Self::Store(error) | Self::Folder(FolderError::Store(error)) => error.finds_no_descriptor(),
+                Self::Folder(FolderError::Io { source, .. }) | Self::Io { source, .. } => {
+                    source.kind() == io::ErrorKind::WouldBlock
+                        || source.raw_os_error().is_some_and(|errno| IoError(errno).is_no_descriptor())
+                }
+                Self::Folder(_) | Self::Damaged(_) | Self::SeveralRanks(_) | Self::Closed => false,
+            }
+    }
+
+    /// The disk, or a quota on it, is full.
+    pub(crate) fn lacks_room(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Self::Store(error) | Self::Folder(FolderError::Store(error)) => *error == StoreError::NoSpace,
+            Self::Folder(FolderError::Io { source, .. }) | Self::Io { source, .. } => {
+                matches!(source.kind(), StorageFull | QuotaExceeded)
+            }
+            Self::Folder(_) | Self::Damaged(_) | Self::SeveralRanks(_) | Self::Closed => false,
+        }
+    }
 }
 
 /// A running server.
@@ -289,5 +316,36 @@ impl Drop for Server {
         for life in self.stage.all() {
             life.end_with_process();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_had_none_of_may_be_asked_for_again() {
+        const EIO: i32 = 5;
+        const EAGAIN: i32 = 11;
+        const EMFILE: i32 = 24;
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        let io =
+            |errno| ServerError::Io { what: "threads".into(), source: io::Error::from_raw_os_error(errno) };
+        let folder = |errno| {
+            ServerError::Folder(FolderError::Io {
+                path: "fs".into(),
+                source: io::Error::from_raw_os_error(errno),
+            })
+        };
+        let store =
+            |errno| ServerError::Store(StoreError::Io { at: "journal".into(), source: IoError(errno) });
+        for errno in [EAGAIN, EMFILE, ENOSPC, EDQUOT] {
+            assert!(io(errno).passes() && folder(errno).passes(), "{errno}");
+            assert_eq!(io(errno).lacks_room(), matches!(errno, ENOSPC | EDQUOT), "{errno}");
+        }
+        assert!(store(EMFILE).passes() && ServerError::Store(StoreError::NoSpace).lacks_room());
+        assert!(!io(EIO).passes() && !folder(EIO).passes() && !store(EIO).passes());
+        assert!(!ServerError::Damaged("its journal".into()).passes());
     }
 }

@@ -159,6 +159,27 @@ fn a_map_that_cannot_be_written_for_a_while_is_told_and_written_again() {
     bench.stop();
 }
 
+/// What broke: a life that found no room (or no descriptor) to begin made its rank damaged, which nobody tried again.
+#[test]
+fn a_life_that_finds_no_room_begins_later() {
+    let mut bench = Bench::new(Some(2));
+    bench.until_after(0);
+    let next = bench.dir.path().join("fs/pando.incarnation.new");
+    std::os::unix::fs::symlink("/dev/full", &next).expect("a full disk");
+    let before = bench.incarnation();
+    bench.ok(&json!({"cmd": "mds fail", "who": "0"}));
+    bench.until("nobody tries again", |bench| {
+        assert_eq!(bench.map()["damaged"], json!([]));
+        bench.incarnation() > before + 3
+    });
+    std::fs::remove_file(&next).expect("room");
+    let tried = bench.incarnation();
+    bench.until_after(tried - 1);
+    assert_eq!(bench.checks(), Vec::<String>::new());
+    assert!(synced(&mut Client::connect(&bench.connector()), "made"));
+    bench.stop();
+}
+
 /// What broke: a mount's coordinator tried again after ten years, and whoever asked it waited.
 #[test]
 fn the_map_of_a_mount_is_written_again() {

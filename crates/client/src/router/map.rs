@@ -223,7 +223,7 @@ impl Many {
             let ranks = map.ranks.iter().filter(move |(_, info)| of(info.state));
             ranks.map(|(rank, _)| *rank)
         };
-        state(serves).chain(state(may_serve)).filter(|rank| self.is_rank(*rank)).collect()
+        state(serves_clients).chain(state(may_serve)).filter(|rank| self.is_rank(*rank)).collect()
     }
 
     /// Whether a rank that was named may have what is asked for.
@@ -249,7 +249,7 @@ fn owns_nothing(map: Option<&ClusterMap>, rank: RankId) -> bool {
     map.is_some_and(|map| parting::has_nothing(map, rank)) && !stdx::mutant!("client_asks_who_owns_nothing")
 }
 
-const fn serves(state: RankState) -> bool {
+const fn serves_clients(state: RankState) -> bool {
     matches!(state, RankState::Active | RankState::Stopping)
 }
 

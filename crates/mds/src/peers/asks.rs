@@ -4,7 +4,6 @@
 //! Absent: what comes of the answers (`peers/answers.rs`); sessions, in which the questions leave (`peers/links.rs`).
 
 use super::links::Link;
-use super::serves;
 use crate::op::{Op, OpId, Park};
 use crate::output::Output;
 use crate::rank::Rank;
@@ -354,8 +353,11 @@ impl Rank {
             let new = |rank: &RankId| *rank != me && !but.contains(rank);
             map.ranks.iter().find(|(rank, info)| may(info.state) && new(rank)).map(|(rank, _)| *rank)
         };
-        let later = |state| !serves(state) && !matches!(state, RankState::Damaged | RankState::Creating);
-        first(serves).or_else(|| first(later).filter(|_| !stdx::mutant!("mds_gone_with_a_dead_rank")))
+        let later = |state: RankState| {
+            !state.serves_ranks() && !matches!(state, RankState::Damaged | RankState::Creating)
+        };
+        first(RankState::serves_ranks)
+            .or_else(|| first(later).filter(|_| !stdx::mutant!("mds_gone_with_a_dead_rank")))
     }
 
     /// Who is asked next when those have not what is asked for: who was named, else each of the others. What is named may be by hints,

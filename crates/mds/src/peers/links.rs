@@ -3,7 +3,6 @@
 //! Absent: what is said in them (`peers/asks.rs`, `ops/ranks.rs`); connections, which are the driver's.
 
 use super::asks::Asking;
-use super::serves;
 use crate::caps::needs;
 use crate::input::{ConnId, Peer};
 use crate::output::Output;
@@ -51,7 +50,7 @@ impl Rank {
         let Some(map) = self.view.territory.map().cloned() else { return };
         let me = self.view.config.rank;
         for (rank, info) in map.ranks.iter().filter(|(rank, _)| **rank != me) {
-            if serves(info.state) && !self.peers.links.contains_key(rank) {
+            if info.state.serves_ranks() && !self.peers.links.contains_key(rank) {
                 self.greet(*rank, out);
             }
         }
@@ -199,7 +198,7 @@ impl Rank {
         let others = map.ranks.iter().filter(|(rank, info)| {
             // Nobody knows of a failed one that it serves no more.
             let failed = info.state == RankState::Failed && info.incarnation != Incarnation(0);
-            let may_serve = serves(info.state) || failed;
+            let may_serve = info.state.serves_ranks() || failed;
             **rank != me && may_serve && !stdx::mutant!("mds_ranks_not_awaited")
         });
         let ungreeted: BTreeMap<RankId, Incarnation> =

@@ -20,7 +20,7 @@
 use crate::hold::Waiting;
 use crate::op::{Op, OpId, Waits};
 use crate::output::{Level, Output};
-use crate::peers::{Question, serves};
+use crate::peers::Question;
 use crate::rank::{Pending, Rank};
 use crate::transactions::{Told, no_left};
 use proto::message::ClientMsg;
@@ -476,7 +476,7 @@ impl Rank {
     /// or meant for them anywhere, and it is asked alone. Its answer is where they begin anew.
     fn wait_alone(&mut self, out: &mut Outbox<Output>) {
         let Some(map) = self.view.territory.map().cloned() else { return };
-        let is_away = |rank: &RankId| map.ranks.get(rank).is_some_and(|info| !serves(info.state));
+        let is_away = |rank: &RankId| map.ranks.get(rank).is_some_and(|info| !info.state.serves_ranks());
         let held_up = |lead: &Lead| {
             let away = lead.shares.iter().find(|(rank, share)| share.asked && is_away(rank))?.0;
             (lead.shares.len() > 1).then_some(*away)

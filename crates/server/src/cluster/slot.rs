@@ -154,9 +154,17 @@ impl Slot {
                     "a life does not begin",
                     &[("rank", &rank.0), ("incarnation", &incarnation.0), ("why", &error)],
                 );
-                self.carries = Carries::Failed(identity);
+                let passes = error.passes();
                 self.shared.views.begun(rank, Err(error));
-                self.beat();
+                if passes {
+                    // Nothing is damaged, and nothing that an operator could repair: the rank is for the next slot, or for this one once
+                    // it has asked for a number again, which it does after one interval.
+                    self.shared.tell(Input::Gone { daemon });
+                    self.daemon = None;
+                } else {
+                    self.carries = Carries::Failed(identity);
+                    self.beat();
+                }
             }
         }
     }

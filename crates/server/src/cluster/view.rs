@@ -23,6 +23,8 @@ pub(super) struct View {
     pub(super) answered: bool,
     /// The map cannot be read or written.
     pub(super) trouble: Option<StoreError>,
+    /// Why the last life did not begin, if that was for want of room, descriptors or threads: it is tried again.
+    pub(super) unbegun: Option<String>,
     /// Ranks of which this process has begun a life, and the lives that followed those.
     begun: BTreeSet<RankId>,
     failovers: u64,
@@ -34,6 +36,7 @@ pub(super) struct View {
 pub(super) struct Seen {
     pub(super) first: Option<First>,
     pub(super) trouble: Option<StoreError>,
+    pub(super) unbegun: Option<String>,
 }
 
 /// The present view.
@@ -74,6 +77,8 @@ impl Views {
     pub(super) fn begun(&self, rank: RankId, came: First) {
         self.change(|view| {
             let is_first = view.begun.insert(rank);
+            let passing = came.as_ref().err().filter(|error| error.passes());
+            view.unbegun = passing.map(|error| format!("rank {} does not begin: {error}", rank.0));
             view.failovers += u64::from(!is_first && came.is_ok());
             // Rank 0 is the one that clients greet first; of later lives nobody asks.
             if is_first && rank == RankId(0) && !view.answered {
@@ -86,7 +91,7 @@ impl Views {
     pub(super) fn wait(&self, wanted: impl Fn(&View) -> bool) -> Seen {
         let view = self.changed.wait_while(self.lock(), |view| !wanted(view));
         let mut view = view.unwrap_or_else(PoisonError::into_inner);
-        Seen { first: view.first.take(), trouble: view.trouble.clone() }
+        Seen { first: view.first.take(), trouble: view.trouble.clone(), unbegun: view.unbegun.clone() }
     }
 
     /// The map that is durable now.
@@ -133,6 +138,18 @@ mod tests {
             views.lock().first.is_some()
         };
         assert_eq!([false, true].map(kept), [true, false]);
+    }
+
+    /// Whoever wants all ranks to serve, as a backup does, is not left waiting for room that nobody makes.
+    #[test]
+    fn a_life_that_finds_no_room_is_told_to_who_waits_for_all() {
+        let told = |error| {
+            let views = Views::default();
+            views.begun(RankId(1), Err(error));
+            views.lock().unbegun.clone()
+        };
+        assert_eq!(told(StoreError::NoSpace.into()), Some("rank 1 does not begin: no space left".to_owned()));
+        assert_eq!(told(ServerError::Damaged("its journal".into())), None);
     }
 
     #[test]

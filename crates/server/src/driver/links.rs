@@ -14,7 +14,7 @@ use super::Driver;
 use mds::input::Input;
 use mds::output::MapWish;
 use proto::RankId;
-use proto::cluster::{ClusterMap, RankState};
+use proto::cluster::ClusterMap;
 use proto::message::{ClientMsg, ServerMsg};
 use runtime::port::{Port, Sink};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,10 +121,7 @@ impl Links {
 
     /// Who serves.
     pub(super) fn learn(&self, map: &ClusterMap) {
-        let serves = |state: RankState| {
-            matches!(state, RankState::Reconnect | RankState::Active | RankState::Stopping)
-        };
-        let serving = map.ranks.iter().filter(|(_, info)| serves(info.state)).map(|(rank, _)| *rank);
+        let serving = map.ranks.iter().filter(|(_, info)| info.state.serves_ranks()).map(|(rank, _)| *rank);
         self.lock().serving = serving.collect();
         self.wake.notify_one();
     }
@@ -269,7 +266,7 @@ impl Sink for LinkSink {
 mod tests {
     use super::*;
     use proto::Incarnation;
-    use proto::cluster::{DaemonId, RankInfo};
+    use proto::cluster::{DaemonId, RankInfo, RankState};
     use runtime::port::PortError;
 
     struct Nowhere;
