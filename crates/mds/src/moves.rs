@@ -86,7 +86,7 @@ enum Phase {
     /// What is granted below comes back: that part of the book is next, and something was found since the first.
     Recall { part: usize, found: bool },
     /// Who has something open or locked there is noted.
-    Gather(InUse),
+    Note(InUse),
     /// They join the new owner.
     Join,
     /// Until so many checkpoints are complete, what became dirty since goes to the store, so that little is left for the seal.
@@ -121,7 +121,7 @@ impl Phase {
             | Self::PreFlush { .. }
             | Self::Announce
             | Self::Recall { .. }
-            | Self::Gather(_)
+            | Self::Note(_)
             | Self::Join
             | Self::Settle { .. } => true,
             Self::Named
@@ -144,7 +144,7 @@ impl Phase {
                 "the coordinator"
             }
             Self::Seek { .. } => "where files are that are open or locked",
-            Self::Look(_) | Self::Gather(_) | Self::List(_) => "who has something open or locked there",
+            Self::Look(_) | Self::Note(_) | Self::List(_) => "who has something open or locked there",
             Self::PreFlush { .. } | Self::Settle { .. } | Self::Flush { .. } | Self::Places(..) => {
                 "the metadata store"
             }
@@ -258,7 +258,7 @@ impl Moves {
                 Phase::Flush { thin, .. } => thin.is_some(),
                 Phase::Seek { .. }
                 | Phase::Recall { .. }
-                | Phase::Gather(_)
+                | Phase::Note(_)
                 | Phase::Drain(_)
                 | Phase::List(_) => !waits,
                 Phase::Name
@@ -295,7 +295,7 @@ impl Moves {
             | Phase::PreFlush { .. }
             | Phase::Announce
             | Phase::Recall { .. }
-            | Phase::Gather(_)
+            | Phase::Note(_)
             | Phase::Join
             | Phase::Settle { .. } => false,
         })

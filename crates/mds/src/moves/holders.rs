@@ -220,7 +220,7 @@ impl Rank {
         let is_there = |session: &SessionId| self.sessions.map.contains_key(session);
         if !one.found.sessions.iter().all(is_there) && !stdx::mutant!("mds_seals_with_ended") {
             one.found.again();
-            return Some(Phase::Gather(InUse::FIRST));
+            return Some(Phase::Note(InUse::FIRST));
         }
         one.found.sessions.retain(is_there);
         let sessions: Vec<SessionId> = one.found.sessions.difference(&one.found.joined).copied().collect();

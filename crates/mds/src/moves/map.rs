@@ -188,7 +188,7 @@ impl Rank {
             | Phase::Seek { .. }
             | Phase::Look(_)
             | Phase::Recall { .. }
-            | Phase::Gather(_)
+            | Phase::Note(_)
             | Phase::Join
             | Phase::Settle { .. }
             | Phase::Drain(_)

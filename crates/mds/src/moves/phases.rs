@@ -34,7 +34,7 @@ impl Rank {
             Phase::Seek { announced } => match self.seek_unseen(now, part, out) {
                 Slice::More(()) => Some(phase),
                 Slice::Wait | Slice::No(_) => None,
-                Slice::Done if announced => Some(Phase::Gather(InUse::FIRST)),
+                Slice::Done if announced => Some(Phase::Note(InUse::FIRST)),
                 Slice::Done => Some(Phase::Look(InUse::FIRST)),
             },
             Phase::Look(at) => match self.in_use_below(part, at, false) {
@@ -47,7 +47,7 @@ impl Rank {
             Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => self.announced(part, unit, out),
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
-            Phase::Gather(at) => self.gather_holders(part, at, out),
+            Phase::Note(at) => self.note_holders(part, at, out),
             Phase::Join => self.sessions_joined(out),
             Phase::Settle { until } if self.checkpoint.last < until => None,
             // Somebody may have opened something meanwhile.
@@ -90,9 +90,9 @@ impl Rank {
         }
     }
 
-    fn gather_holders(&mut self, part: Part, at: InUse, out: &mut Outbox<Output>) -> Option<Phase> {
+    fn note_holders(&mut self, part: Part, at: InUse, out: &mut Outbox<Output>) -> Option<Phase> {
         match self.find_holders(part, at, false) {
-            Slice::More(at) => Some(Phase::Gather(at)),
+            Slice::More(at) => Some(Phase::Note(at)),
             Slice::Wait => None,
             Slice::Done => self.ask_sessions(0, out),
             Slice::No(why) => self.no_move(&why, out),

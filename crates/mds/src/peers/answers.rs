@@ -167,6 +167,10 @@ impl Rank {
                 Err(Errno::ESTALE)
             )
         );
+        // Who has the content may have lost sight of the inode while its home moved, there and back: who asks has that, or whoever has it now.
+        let is_unseen =
+            matches!((question, &learned), (Question::Hand(..) | Question::Unpin(_), Err(Errno::ESTALE)))
+                && !stdx::mutant!("mds_unseen_is_gone");
         // So may be the parts that it went by when it asked for that.
         let parts_gone = gone && matches!(question, Question::SetTimes(..));
         for id in asking.waiters {
@@ -177,7 +181,7 @@ impl Rank {
             match &learned {
                 Ok(None) => {}
                 Ok(Some(learned)) => op.hears().learned = Some(Box::new(learned.clone())),
-                Err(_) if gone && op.is_sent_back() => {}
+                Err(_) if (gone || is_unseen) && op.is_sent_back() => {}
                 // Its home says what is no directory. Whoever is limited to one hears no more of that than of anything else outside.
                 Err(Errno::ENOTDIR) if op.limit != Ino::NONE && !stdx::mutant!("mds_limit_tells_kind") => {
                     op.failed = Some(Errno::EACCES);

@@ -538,10 +538,11 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 42] = [
+    let defects: [(&str, fn()); 43] = [
         ("mds_leaves_frozen", leaving::a_rank_that_is_frozen_stays),
         ("mds_drops_while_slot_moves", pins::an_entry_stays_while_the_slot_of_what_is_gone_moves),
         ("mds_unpin_leaves_entry", pins::a_pin_of_what_a_slot_places_is_taken_away),
+        ("mds_unseen_is_gone", pins::a_pin_is_taken_away_although_its_home_was_lost_sight_of),
         ("mds_asks_for_drops_without_end", pins::each_is_asked_for_once_while_others_are_not_durable),
         ("mds_mask_pulls_back", spreads::what_is_to_end_is_gathered_outside_of_the_mask),
         ("mds_mask_pulls_back", merges::what_is_to_be_one_is_gathered_outside_of_the_mask),

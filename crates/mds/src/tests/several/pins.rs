@@ -126,6 +126,31 @@ fn a_pin_of_what_a_slot_places_is_taken_away_whoever_dies() {
     }
 }
 
+/// What broke: the inode's home moved to the rank that was asked, and back, while that one looked for it; who took the pin away was told ESTALE.
+#[test]
+pub(crate) fn a_pin_is_taken_away_although_its_home_was_lost_sight_of() {
+    let mut c = Cluster::with_slots_of(3);
+    let dir = c.dir_at(root(), 1);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    let asks = |message: &ClientMsg| match message.asked() {
+        Some((tid, Request::Unpin { .. })) => Some(tid),
+        Some(_) | None => None,
+    };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, unpin(dir));
+    let asked = (0..5_000).find_map(|_| {
+        let at = c.worlds[0].to_ranks.iter().position(|(_, message)| asks(message).is_some());
+        if at.is_none() {
+            c.go_on();
+        }
+        c.worlds[0].to_ranks.remove(at?)
+    });
+    let (rank, message) = asked.expect("the rank with the slot is asked");
+    let told = ServerMsg::Reply { tid: asks(&message).expect("its number"), outcome: Err(Errno::ESTALE) };
+    c.inject(0, Input::FromRank { rank, message: Box::new(told) });
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (None, Err(Errno::ENODATA)));
+}
+
 #[test]
 fn values_are_checked() {
     let mut c = Cluster::new();
