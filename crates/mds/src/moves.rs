@@ -34,6 +34,7 @@ use proto::{Errno, Frag, Ino, NameHash, Position, RankId};
 use seal::Seals;
 pub use shown::{MoveGoal, MoveStatus};
 use std::collections::{BTreeMap, VecDeque};
+use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
 use unseen::Unseen;
 
@@ -43,6 +44,8 @@ const SEALED_MAX: usize = 10_000;
 const RECALLS: OpId = OpId::MAX;
 /// A move takes no longer than so many leases until it asks for the switch.
 const LEASES: u64 = 2;
+/// An announced move that the coordinator did not end is looked at again after that.
+const AGAIN_NS: u64 = 1_000 * MS;
 /// A switch without an answer is asked for so often in a lease.
 const SWITCHES: u64 = 4;
 
@@ -232,6 +235,8 @@ pub(crate) struct Moves {
     pub came: bool,
     /// How directories are spread of which units are to move came into the cache.
     pub learned: bool,
+    /// When moves that others have announced are looked at again: the coordinator did not do what was asked of one.
+    again: Option<Mono>,
     /// A directory of which that could not be read.
     pub unreadable: Option<Ino>,
     pins: Pins,
@@ -246,7 +251,8 @@ impl Moves {
     pub(crate) fn due(&self) -> Option<Mono> {
         let current = self.current.as_ref().map(|one| one.sealed_until.unwrap_or(one.until).min(one.until));
         let names = self.current.as_ref().filter(|one| one.unnamed).and_then(|one| one.names_over);
-        current.into_iter().chain(names).chain(self.pins.due()).chain(self.carves.due()).min()
+        let others = self.pins.due().into_iter().chain(self.carves.due()).chain(self.again);
+        current.into_iter().chain(names).chain(others).min()
     }
 
     /// Whether the next slice of it is due.
@@ -395,6 +401,7 @@ impl Rank {
             self.note_purged();
         }
         self.settle_claims(now, out);
+        self.moves.learned |= self.moves.again.take_if(|at| *at <= now.mono).is_some();
         if std::mem::take(&mut self.moves.learned)
             && let Some(map) = self.view.territory.map().cloned()
         {

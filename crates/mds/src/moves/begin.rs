@@ -105,6 +105,14 @@ impl Rank {
             // Its place was looked for by whoever asked, and is cached.
             Goal::Move(_) if self.owner(dir) != Some(me) => Begin::Moot,
             Goal::Pin(to) if to == me && self.is_pinned(unit) => Begin::Moot,
+            // Its slot went elsewhere while this one waited for its turn: who asked looks for it again.
+            Goal::Pin(_)
+                if entry.is_none()
+                    && self.owner(dir).is_some_and(|owner| owner != me)
+                    && !stdx::mutant!("mds_pins_what_went") =>
+            {
+                Begin::Moot
+            }
             Goal::Pin(_) => Begin::At(Phase::Name),
             Goal::Unpin if entry.is_none() || !self.inherits_here(dir) => Begin::Moot,
             // It may be about to get another home.

@@ -2,7 +2,7 @@
 //!
 //! Absent: other ranks' lives (`peers/links.rs`); whose each directory is (`territory.rs`).
 
-use super::{Abandoned, Goal, Phase};
+use super::{AGAIN_NS, Abandoned, Goal, Phase};
 use crate::cache::dir;
 use crate::op::LoadKey;
 use crate::output::{Level, MapWish, Output};
@@ -157,6 +157,18 @@ impl Rank {
         });
     }
 
+    /// What was refused may be that a move that was given up ends: it is asked for once, and where the map could not be written the
+    /// coordinator says no more of it, so the map would have that move until it changes for another reason.
+    fn looks_again_at(&mut self, unit: Unit) {
+        let me = self.view.config.rank;
+        let Some(map) = self.view.territory.map() else { return };
+        let is_announced = unit == Unit::NOTHING
+            || map.entries.get(&unit).is_some_and(|entry| entry.rank == me && entry.moving.is_some());
+        if is_announced && !stdx::mutant!("mds_abort_said_once") {
+            self.moves.again.get_or_insert(self.view.now.mono.after(AGAIN_NS));
+        }
+    }
+
     /// The coordinator does not do what was asked.
     pub(crate) fn wish_refused(&mut self, unit: Unit, why: &str, out: &mut Outbox<Output>) {
         if unit == Unit::ROOT {
@@ -166,7 +178,9 @@ impl Rank {
             return;
         }
         self.moves.abandoned.remove(&unit);
-        let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else { return };
+        let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else {
+            return self.looks_again_at(unit);
+        };
         let (part, is_known) = (one.part, one.id.is_some());
         match one.phase {
             // All know of it: an earlier coordinator has done what was asked.

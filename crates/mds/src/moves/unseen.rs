@@ -19,6 +19,11 @@ const AT_ONCE: usize = 64;
 /// Entries beyond which those that nobody has open or locked any more are looked for.
 const SWEPT_FROM: usize = 1_024;
 
+/// None: there is no greater number.
+fn after(ino: Ino) -> Option<Ino> {
+    ino.0.checked_add(1).map(Ino)
+}
+
 /// Where they were seen, and how far the look for them is that a move waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
@@ -197,7 +202,7 @@ impl Rank {
         if let InUse::Files(from) = at {
             match self.view.files.from(from).next() {
                 Some((ino, _)) => {
-                    self.moves.unseen.next = Some(InUse::Files(Ino(ino.0.saturating_add(1))));
+                    self.moves.unseen.next = Some(after(ino).map_or(InUse::Locks(Ino(0)), InUse::Files));
                     return Some(ino);
                 }
                 None => at = InUse::Locks(Ino(0)),
@@ -205,7 +210,7 @@ impl Rank {
         }
         let InUse::Locks(from) = at else { return None };
         let locked = self.view.locks.files_from(from).next();
-        self.moves.unseen.next = Some(InUse::Locks(locked.map_or(Ino(u64::MAX), |ino| Ino(ino.0 + 1))));
+        self.moves.unseen.next = Some(InUse::Locks(locked.and_then(after).unwrap_or(Ino(u64::MAX))));
         let unseen = &mut self.moves.unseen;
         if locked.is_none() && unseen.round.is_empty() && unseen.searches.is_empty() {
             std::mem::swap(&mut unseen.round, &mut unseen.again);

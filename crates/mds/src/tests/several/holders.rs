@@ -619,6 +619,42 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     assert!(!c.is_locked(file), "what was told with the move that was given up is over");
 }
 
+/// What broke: that a move had ended was said once. Where the map could not be written just then it had that move for ever, and nothing else of
+/// its rank moved.
+#[test]
+pub(crate) fn that_a_move_is_given_up_is_said_until_the_map_says_so() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok));
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    // What its session keeps of the life before is not known yet, so nothing moves.
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.crash(0);
+    c.deaf = true;
+    c.announce(unit, RankId(1));
+    c.settle();
+    let Some(MapWish::Abort { unit: of, .. }) = c.worlds[0].wishes.pop_front() else {
+        panic!("{:?}", c.worlds[0].notes)
+    };
+    assert_eq!(of, unit);
+    c.inject(0, Input::WishRefused { unit, reason: "the map cannot be written".into() });
+    c.deaf = false;
+    c.pass(30_000);
+    assert_eq!(c.map.entries[&unit].moving, None, "{:?}", c.worlds[0].notes);
+}
+
+/// A number that no inode has, claimed by whoever may connect, was looked for without end, and nothing moved any more.
+#[test]
+pub(crate) fn what_is_no_inode_is_not_claimed() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let node = NodeRef::bare(Ino(u64::MAX));
+    let claim = ClientMsg::Reclaim { node, count: 1, writes: false, locks: Vec::new() };
+    c.inject(0, Input::Message { conn: REMOTE, message: claim });
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+}
+
 /// What broke: behind the seal what is below had left the cache, and nobody looked for it again. All later moves were refused.
 #[test]
 fn a_move_that_is_given_up_is_made_later() {

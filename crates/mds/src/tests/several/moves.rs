@@ -538,7 +538,10 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 43] = [
+    let defects: [(&str, fn()); 46] = [
+        ("mds_claims_what_is_no_inode", holders::what_is_no_inode_is_not_claimed),
+        ("mds_abort_said_once", holders::that_a_move_is_given_up_is_said_until_the_map_says_so),
+        ("mds_pins_what_went", pins::a_pin_behind_the_move_of_its_slot_is_asked_of_who_has_it_then),
         ("mds_leaves_frozen", leaving::a_rank_that_is_frozen_stays),
         ("mds_drops_while_slot_moves", pins::an_entry_stays_while_the_slot_of_what_is_gone_moves),
         ("mds_unpin_leaves_entry", pins::a_pin_of_what_a_slot_places_is_taken_away),

@@ -151,6 +151,22 @@ pub(crate) fn a_pin_is_taken_away_although_its_home_was_lost_sight_of() {
     assert_eq!((c.owner(dir), c.pin_of(dir)), (None, Err(Errno::ENODATA)));
 }
 
+/// What broke: a pin waited for its turn behind the move of its own slot, and was refused (EBUSY) when that had gone.
+#[test]
+pub(crate) fn a_pin_behind_the_move_of_its_slot_is_asked_of_who_has_it_then() {
+    let mut c = Cluster::with_slots_of(3);
+    let dir = c.dir_at(root(), 1);
+    c.create(dir, "f");
+    let number = ClusterMap::slot_of(dir.ino, Frag::WHOLE);
+    c.worlds[1].auto_durable = false;
+    c.slots_begin(number..number + 1, 0);
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 2));
+    c.worlds[1].auto_durable = true;
+    c.hold(1).sync();
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[1].notes);
+    assert_eq!((c.owner(dir), c.slot_owner(dir)), (Some(2), 0));
+}
+
 #[test]
 fn values_are_checked() {
     let mut c = Cluster::new();

@@ -635,7 +635,8 @@ fn what_leaves_its_leader_waits_until_its_place_is_stored() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 36] = [
+    let defects: [(&str, fn()); 37] = [
+        ("mds_crowd_refuses_ranks", synced::a_rank_with_much_under_way_ends_its_transactions),
         ("mds_intents_noted_late", away::what_a_rank_meant_to_do_ends_with_its_connection_during_a_sync),
         ("mds_counted_by_other_as_own", numbers::what_another_rank_counted_no_later_life_counts_on),
         ("mds_any_answer_is_an_abort", away::what_a_damaged_leader_answers_ends_nothing),

@@ -97,6 +97,33 @@ fn what_is_given_up_while_it_syncs_is_in_nobodys_way() {
     s.c.assert_resolved();
 }
 
+/// What broke: more of a rank's requests than one session may have under way were refused as a client's are; an Abort, which is said once, with
+/// them, and what was reserved for it stayed reserved.
+#[test]
+pub(super) fn a_rank_with_much_under_way_ends_its_transactions() {
+    let mut s = Scene::new();
+    s.c.hold(0).hold_data = true;
+    let first = s.c.start(1, EMBEDDED, rename((root(), "f"), (s.dir, "g"), 0));
+    assert_eq!(s.c.worlds[0].held.len(), 1, "a sync");
+    let allowed = std::mem::take(&mut s.c.worlds[0].rank.view.config.limits.parked_per_session);
+    let conn = s.c.links[&(1, 0)];
+    let id = *s.c.worlds[1].rank.view.transactions.leading.first().expect("one");
+    let mut says = |tid: u64, request: Request| {
+        let message = ClientMsg::Request { tid: Tid(tid), floor: Tid(0), cred: Cred::ROOT, request };
+        s.c.inject(0, Input::Message { conn, message });
+        s.c.worlds[0].answer(conn, Tid(tid))
+    };
+    let unit = Unit { dir: Ino::ROOT, frag: Frag::WHOLE };
+    assert_eq!(says(9_998, Request::Totals { unit }), Some(Err(Errno::EAGAIN)), "it asks again");
+    says(9_999, Request::Transact { id, step: proto::transact::Step::Abort });
+    s.c.worlds[0].rank.view.config.limits.parked_per_session = allowed;
+    s.c.hold(0).let_go();
+    s.c.settle();
+    assert_eq!(s.c.wait(1, EMBEDDED, first), Answered::Outcome(Err(Errno::EINTR)));
+    assert_eq!(s.c.rename((root(), "f"), (s.dir, "g")), Ok(Reply::Ok));
+    s.c.assert_resolved();
+}
+
 /// What broke: whoever led it waited for ever.
 #[test]
 pub(super) fn what_is_removed_while_it_syncs_is_said_to_be_gone() {
