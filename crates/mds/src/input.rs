@@ -2,7 +2,8 @@
 //!
 //! Absent: how it came (socket, function call, simulated network).
 
-use proto::cluster::{ClusterMap, Unit};
+use crate::output::MapWish;
+use proto::cluster::ClusterMap;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, Loaded, StoreError};
 use proto::{Cred, Incarnation, Ino, Position, RankId, SessionId};
@@ -118,7 +119,7 @@ pub enum Input {
     },
     /// The coordinator does not do what `Output::Wish` asked for.
     WishRefused {
-        unit: Unit,
+        wish: MapWish,
         reason: String,
     },
     /// An operator wants a directory's content, or a unit, at another rank: `part_named` says that it is this one's.

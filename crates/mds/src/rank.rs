@@ -401,7 +401,7 @@ impl Machine for Rank {
             Input::Map(map) => self.new_map(now, map, out),
             Input::FromRank { rank, message } => self.rank_says(now, rank, *message, out),
             Input::RankGone { rank } => self.rank_gone(rank, out),
-            Input::WishRefused { unit, reason } => self.wish_refused(unit, &reason, out),
+            Input::WishRefused { wish, reason } => self.wish_refused(&wish, &reason, out),
             Input::Move { dir, to } => self.move_wanted(dir, to),
             Input::Unmove { dir } => self.move_unwanted(dir, out),
             Input::Spread { dir, depth } => self.spread_wanted(dir, depth),

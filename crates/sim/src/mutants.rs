@@ -432,6 +432,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Found by reading. Clients of the simulator have little under way, claim what is there, and its registry does not fail.
     ("mds_crowd_refuses_ranks", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_claims_what_is_no_inode", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_old_refusal_ends_new_wish", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_abort_said_once", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // That a pin is refused the judge allows.
     ("mds_pins_what_went", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),

@@ -170,7 +170,12 @@ impl Rank {
     }
 
     /// The coordinator does not do what was asked.
-    pub(crate) fn wish_refused(&mut self, unit: Unit, why: &str, out: &mut Outbox<Output>) {
+    pub(crate) fn wish_refused(&mut self, wish: &MapWish, why: &str, out: &mut Outbox<Output>) {
+        let unit = wish.unit();
+        // Of a move that was given up: what is asked of that unit by now is something else, and may be carried out.
+        if matches!(wish, MapWish::Abort { .. }) && !stdx::mutant!("mds_old_refusal_ends_new_wish") {
+            return self.looks_again_at(unit);
+        }
         if unit == Unit::ROOT {
             return self.end_slots_wait(Some(Errno::EBUSY));
         }

@@ -246,22 +246,21 @@ impl Cluster {
     }
 
     fn grant(&mut self, from: usize, wish: MapWish) {
-        let unit = wish.unit();
         if self.refuses && !matches!(wish, MapWish::Abort { .. }) {
-            return self.inject(from, Input::WishRefused { unit, reason: "not now".into() });
+            return self.inject(from, Input::WishRefused { wish, reason: "not now".into() });
         }
         let version = self.map.version + 1;
         match wish {
             MapWish::Make { unit, policy, governing } => {
                 let Some(rank) = self.governed(from, governing, version) else {
-                    return self.refuse(from, unit);
+                    return self.refuse(from, wish);
                 };
                 let entry = Entry { rank, version, policy, moving: None };
                 assert_eq!(Arc::make_mut(&mut self.map.entries).insert(unit, entry), None);
             }
             MapWish::SetPolicy { unit, .. } if std::mem::take(&mut self.has_begun) => {
                 self.announce(unit, RankId(1));
-                return self.inject(from, Input::WishRefused { unit, reason: "it is on its way".into() });
+                return self.inject(from, Input::WishRefused { wish, reason: "it is on its way".into() });
             }
             MapWish::SetPolicy { unit, version: seen, policy } => {
                 let entry = self.owned(from, unit, seen).expect("an entry");
@@ -271,7 +270,7 @@ impl Cluster {
             MapWish::Drop { unit, version: seen, why } => {
                 if self.owned(from, unit, seen).is_none() {
                     let reason = "it is not there, or another".into();
-                    return self.inject(from, Input::WishRefused { unit, reason });
+                    return self.inject(from, Input::WishRefused { wish, reason });
                 }
                 Arc::make_mut(&mut self.map.entries).remove(&unit);
                 if let Dropped::Merged(governing) = why {
@@ -280,7 +279,7 @@ impl Cluster {
             }
             MapWish::Begin { unit, to, governing } => {
                 let Some(rank) = self.governed(from, governing, version) else {
-                    return self.refuse(from, unit);
+                    return self.refuse(from, wish);
                 };
                 self.map.last_move = MoveId(self.map.last_move.0 + 1);
                 let moving = Some(Moving { id: self.map.last_move, to });
@@ -341,8 +340,8 @@ impl Cluster {
         Some(entry.rank)
     }
 
-    fn refuse(&mut self, from: usize, unit: Unit) {
-        self.inject(from, Input::WishRefused { unit, reason: "what governs it moves".into() });
+    fn refuse(&mut self, from: usize, wish: MapWish) {
+        self.inject(from, Input::WishRefused { wish, reason: "what governs it moves".into() });
     }
 
     fn owned(&self, from: usize, unit: Unit, version: u64) -> Option<Entry> {

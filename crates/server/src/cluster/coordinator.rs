@@ -8,7 +8,7 @@ use super::slot::Order;
 use crate::life::RankLife;
 use mds::coordinator::{Command, CommandError, Coordinator, CoordinatorConfig, Input, Life, Output, Reply};
 use mds::output::{Level, MapWish};
-use proto::cluster::{DaemonId, Unit};
+use proto::cluster::DaemonId;
 use proto::{Incarnation, RankId};
 use runtime::LogLevel;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(super) enum Event {
 enum Asker {
     Operator(SyncSender<Result<Reply, CommandError>>),
     /// The map tells it, unless it is refused.
-    Rank(Life, Unit),
+    Rank(Life, MapWish),
 }
 
 struct Thread<'a> {
@@ -85,7 +85,8 @@ pub(super) fn run(
                 thread.ask(Asker::Operator(answer), command);
             }
             Ok(Event::Wish { life, wish }) => {
-                thread.ask(Asker::Rank(life, wish.unit()), Command::Ask(life, wish.ask()));
+                let command = Command::Ask(life, wish.ask());
+                thread.ask(Asker::Rank(life, wish), command);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
@@ -177,10 +178,10 @@ impl Thread<'_> {
         match (self.questions.remove(&id), result) {
             // Who asked may have given up.
             (Some(Asker::Operator(answer)), result) => drop(answer.try_send(result)),
-            (Some(Asker::Rank(of, unit)), Err(why)) => {
+            (Some(Asker::Rank(of, wish)), Err(why)) => {
                 let is_meant = |life: &Arc<RankLife>| life.identity.incarnation == of.incarnation;
                 if let Some(life) = self.shared.stage.of(of.rank).filter(is_meant) {
-                    life.driver.news.refused(unit, why.to_string());
+                    life.driver.news.refused(wish, why.to_string());
                 }
             }
             (Some(Asker::Rank(..)), Ok(_)) | (None, _) => {}

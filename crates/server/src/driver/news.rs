@@ -5,7 +5,8 @@
 
 use super::Driver;
 use mds::input::Input;
-use proto::cluster::{ClusterMap, Unit};
+use mds::output::MapWish;
+use proto::cluster::ClusterMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -14,12 +15,12 @@ struct State {
     map: Option<Arc<ClusterMap>>,
     /// The version of the newest one that there was.
     version: u64,
-    refused: Vec<(Unit, String)>,
+    refused: Vec<(MapWish, String)>,
     stop: bool,
 }
 
 /// What is brought together: a map, and units for which something was refused, and why.
-type Brought = (Option<Arc<ClusterMap>>, Vec<(Unit, String)>);
+type Brought = (Option<Arc<ClusterMap>>, Vec<(MapWish, String)>);
 
 /// What was not brought to the rank yet.
 #[derive(Default)]
@@ -48,9 +49,9 @@ impl News {
         }
     }
 
-    /// The coordinator does not do what was wished for this unit.
-    pub(crate) fn refused(&self, unit: Unit, reason: String) {
-        self.lock().refused.push((unit, reason));
+    /// The coordinator does not do what was wished.
+    pub(crate) fn refused(&self, wish: MapWish, reason: String) {
+        self.lock().refused.push((wish, reason));
         self.wake.notify_one();
     }
 
@@ -75,7 +76,7 @@ pub(super) fn run(driver: &Driver) {
             driver.links.learn(&map);
             driver.feed([Input::Map(map)]);
         }
-        driver.feed(refused.into_iter().map(|(unit, reason)| Input::WishRefused { unit, reason }));
+        driver.feed(refused.into_iter().map(|(wish, reason)| Input::WishRefused { wish, reason }));
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
         let brought = news.take().and_then(|(map, _)| map).map(|map| map.version);
         assert_eq!(brought, Some(5));
         news.map(map(5));
-        news.refused(Unit { dir: proto::Ino::ROOT, frag: proto::Frag::WHOLE }, "no".into());
+        news.refused(MapWish::UseSlots, "no".into());
         let (map, refused) = news.take().expect("not over");
         assert_eq!((map.is_none(), refused.len()), (true, 1));
         news.stop();

@@ -36,7 +36,7 @@ pub(super) struct Seat {
     /// What an operator says again until it is so.
     wanted: Option<Command>,
     /// Wishes without an answer: of which life, about what.
-    asks: BTreeMap<u64, (u64, Unit)>,
+    asks: BTreeMap<u64, (u64, MapWish)>,
 }
 
 impl Seat {
@@ -75,8 +75,8 @@ impl Ranks {
         let life = self.seat.life;
         self.trace.event(self.now, "seat", life, || format!("coordinator {life}"));
         // Whoever asked the one before hears that it is gone.
-        for (_, (life, unit)) in std::mem::take(&mut self.seat.asks) {
-            self.refuse_wish(life, unit, "the coordinator is gone".into());
+        for (_, (life, wish)) in std::mem::take(&mut self.seat.asks) {
+            self.refuse_wish(life, wish, "the coordinator is gone".into());
         }
         if let Some(command) = self.seat.wanted {
             self.command(command)?;
@@ -124,7 +124,7 @@ impl Ranks {
         self.trace.event(self.now, "wish", life, || format!("rank {} {wish:?}", asker.rank.0));
         self.seat.commands += 1;
         let id = self.seat.commands;
-        self.seat.asks.insert(id, (life, wish.unit()));
+        self.seat.asks.insert(id, (life, wish));
         let command = Command::Ask(asker, wish.ask());
         self.tell_seat(Input::Command { id, command });
         if wish == MapWish::Leave { self.leaves(life) } else { Ok(()) }
@@ -134,9 +134,9 @@ impl Ranks {
         self.after(self.plan.message_ns, Event::ToSeat { input: Box::new(input) });
     }
 
-    fn refuse_wish(&mut self, life: u64, unit: Unit, reason: String) {
+    fn refuse_wish(&mut self, life: u64, wish: MapWish, reason: String) {
         self.coverage.count("wishes refused");
-        let input = RankInput::WishRefused { unit, reason };
+        let input = RankInput::WishRefused { wish, reason };
         self.after(self.plan.message_ns, Event::Rank { life, input: Box::new(input) });
     }
 
@@ -197,7 +197,7 @@ impl Ranks {
                 });
                 let asked = self.seat.asks.remove(&id);
                 match (asked, result) {
-                    (Some((life, unit)), Err(error)) => self.refuse_wish(life, unit, error.to_string()),
+                    (Some((life, wish)), Err(error)) => self.refuse_wish(life, wish, error.to_string()),
                     (None, Err(error)) if self.phase == Phase::Begin => {
                         return Err(format!("a command is refused: {error}"));
                     }

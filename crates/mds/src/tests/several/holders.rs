@@ -633,11 +633,9 @@ pub(crate) fn that_a_move_is_given_up_is_said_until_the_map_says_so() {
     c.deaf = true;
     c.announce(unit, RankId(1));
     c.settle();
-    let Some(MapWish::Abort { unit: of, .. }) = c.worlds[0].wishes.pop_front() else {
-        panic!("{:?}", c.worlds[0].notes)
-    };
-    assert_eq!(of, unit);
-    c.inject(0, Input::WishRefused { unit, reason: "the map cannot be written".into() });
+    let wish = c.worlds[0].wishes.pop_front().expect("a wish");
+    assert!(matches!(wish, MapWish::Abort { unit: of, .. } if of == unit), "{wish:?}");
+    c.inject(0, Input::WishRefused { wish, reason: "the map cannot be written".into() });
     c.deaf = false;
     c.pass(30_000);
     assert_eq!(c.map.entries[&unit].moving, None, "{:?}", c.worlds[0].notes);

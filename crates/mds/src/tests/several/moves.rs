@@ -538,7 +538,8 @@ fn a_move_is_the_owners_to_make() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_several_ranks_are_caught() {
-    let defects: [(&str, fn()); 46] = [
+    let defects: [(&str, fn()); 47] = [
+        ("mds_old_refusal_ends_new_wish", pins::an_old_refusal_ends_no_new_wish),
         ("mds_claims_what_is_no_inode", holders::what_is_no_inode_is_not_claimed),
         ("mds_abort_said_once", holders::that_a_move_is_given_up_is_said_until_the_map_says_so),
         ("mds_pins_what_went", pins::a_pin_behind_the_move_of_its_slot_is_asked_of_who_has_it_then),

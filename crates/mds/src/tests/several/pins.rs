@@ -167,6 +167,22 @@ pub(crate) fn a_pin_behind_the_move_of_its_slot_is_asked_of_who_has_it_then() {
     assert_eq!((c.owner(dir), c.slot_owner(dir)), (Some(2), 0));
 }
 
+/// What broke: that an old move could not be given up any more ended a pin that was asked for since (EBUSY), and the pin came to be.
+#[test]
+pub(crate) fn an_old_refusal_ends_no_new_wish() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.deaf = true;
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 0));
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    assert!(matches!(c.worlds[0].wishes.front(), Some(MapWish::Make { unit: of, .. }) if *of == unit));
+    let wish = MapWish::Abort { unit, id: MoveId(1) };
+    c.inject(0, Input::WishRefused { wish, reason: "move 1: not under way".into() });
+    c.deaf = false;
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(0), Ok("0".to_owned())));
+}
+
 #[test]
 fn values_are_checked() {
     let mut c = Cluster::new();

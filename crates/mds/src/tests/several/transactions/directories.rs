@@ -430,8 +430,8 @@ fn an_entry_that_is_about_to_be_dropped_is_renewed_first() {
     s.c.pass(20);
     assert_eq!(s.c.take_answer(1, EMBEDDED, tid), None);
     // Whom it was asked is no more; what he asked of the registry may come to be.
-    let unit = Unit { dir: top.ino, frag: Frag::WHOLE };
-    s.c.inject(0, Input::WishRefused { unit, reason: "there is another coordinator".into() });
+    let wish = wish.expect("one");
+    s.c.inject(0, Input::WishRefused { wish, reason: "there is another coordinator".into() });
     s.c.pass(20);
     assert!(
         matches!(s.c.worlds[0].wishes.front(), Some(MapWish::SetPolicy { .. })),
@@ -441,7 +441,7 @@ fn an_entry_that_is_about_to_be_dropped_is_renewed_first() {
     s.c.deaf = false;
     assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
     // Too late.
-    s.c.grant(0, wish.expect("one"));
+    s.c.grant(0, wish);
     s.c.settle();
     assert_eq!(s.c.owner(top), Some(0));
     s.check_tree(top, s.dir, "n");
